@@ -138,6 +138,7 @@ def test_an_unsecured_token_authenticates(klog, tmp_path):
 
 def test_a_token_that_the_broker_refuses_is_one_line(klog, tmp_path):
     token = tmp_path / "token"
+    token.touch(0o600)
     token.write_text("not.a.token")
     given = {
         "security.protocol": "SASL_PLAINTEXT",
