@@ -119,7 +119,9 @@ class KafkaPythonMember(Member):
         consumer.partitions_for_topic(topic)
         consumer.subscribe([topic])
         while not self._stop.is_set():
-            for records in consumer.poll(timeout_ms=50).values():
+            # If it ends while the member joins, kafka-python 3.0 joins in the background and never sends a
+            # heartbeat: it does not hear of the next rebalance.
+            for records in consumer.poll(timeout_ms=1_000).values():
                 self.read += (record.value for record in records)
             self.assigned = {each.partition for each in consumer.assignment()}
         for _ in range(_COMMIT_TRIES):
