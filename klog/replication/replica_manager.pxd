@@ -4,7 +4,7 @@ cimport cython
 @cython.final
 cdef class ReplicaManager:
     cdef readonly object broker_id
-    cdef readonly dict partitions
+    cdef public dict partitions  # tests empty it
     cdef readonly frozenset offline
     cdef readonly object controller_epoch
     cdef object _context
