@@ -20,6 +20,7 @@ from klog.commands.wire.connection import ConnectionOptions
 from klog.commands.wire.groups import tool_app
 from klog.commands.wire.output import WATCHING, OutputFormat, OutputOptions, WatchOptions
 from klog.formats.errors import UsageError
+from klog.formats.wording import first_of
 
 if TYPE_CHECKING:
     from klog.admin.clusters import ClusterDescription
@@ -201,8 +202,7 @@ def _places(group: Sequence[Problem]) -> str:
     if first.broker_id is not None:
         return f"broker {first.broker_id}"
     names = [str(each.partition) for each in group if each.partition is not None]
-    more = len(names) - _NAMED_PARTITIONS
-    return ", ".join(names[:_NAMED_PARTITIONS]) + (f" and {more} more" if more > 0 else "")
+    return first_of(names, _NAMED_PARTITIONS)
 
 
 @app.command("cluster-id")

@@ -18,6 +18,7 @@ from klog.commands._usage import missing
 from klog.commands.option_groups import expand_options, option
 from klog.commands.wire.connection import ConnectionOptions
 from klog.formats.errors import FormatError, StorageError, UsageError
+from klog.formats.wording import first_of
 
 if TYPE_CHECKING:
     from klog.client.cluster import Cluster
@@ -173,8 +174,7 @@ def _agreed(cluster: Cluster, wanted: Sequence[TopicPartition] | None, *, yes: b
     if not lost:
         print_note("nothing was changed: each of these partitions has a leader")
         raise typer.Exit(0)
-    more = f" and {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""
-    named = ", ".join(map(str, lost[:_NAMED])) + more
+    named = first_of(lost, _NAMED)
     if not confirmed(f"Elect leaders that are not in sync, and lose records of {named}?", yes=yes):
         raise typer.Exit(1)
     return lost

@@ -17,6 +17,7 @@ from klog.commands.option_groups import expand_options
 from klog.commands.wire.connection import ConnectionOptions
 from klog.commands.wire.groups import tool_app
 from klog.commands.wire.output import WATCHING, OutputOptions, WatchOptions
+from klog.formats.wording import first_of
 
 if TYPE_CHECKING:
     from klog.admin.transactions import OpenTransaction
@@ -250,9 +251,8 @@ def find_hanging(
 
 
 def _note_leaderless(partitions: Sequence[TopicPartition]) -> None:
-    named = ", ".join(map(str, partitions[:_NAMED_PARTITIONS]))
-    more = f" and {len(partitions) - _NAMED_PARTITIONS} more" if len(partitions) > _NAMED_PARTITIONS else ""
-    print_note(f"not looked at, because they have no leader: {named}{more}")
+    named = first_of(partitions, _NAMED_PARTITIONS)
+    print_note(f"not looked at, because they have no leader: {named}")
 
 
 def _hanging_row(found: OpenTransaction) -> dict[str, object]:

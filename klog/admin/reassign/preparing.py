@@ -19,6 +19,7 @@ from klog.client.log_dirs import LogDir, describe_log_dirs
 from klog.client.reassignments import RunningReassignment, list_reassignments
 from klog.formats.errors import KlogError
 from klog.formats.names import TopicPartition
+from klog.formats.wording import first_of
 from klog.protocol.error_codes import ErrorCode
 
 EXISTING: Final = (
@@ -76,7 +77,8 @@ def prepare(
     _check_brokers(targets, {} if strict else current, alive)
     if missing:
         raise UnknownTopicError(
-            f"Unable to find partition: {_some(missing)}", cure="`klog topics describe` shows what there is"
+            f"Unable to find partition: {first_of(missing, _SHOWN)}",
+            cure="`klog topics describe` shows what there is",
         )
     brokers = {broker for each in targets for broker in (*each.replicas, *current[each.partition])}
     found = describe_log_dirs(cluster, brokers & alive, list(wanted))
@@ -86,7 +88,7 @@ def prepare(
 
 
 def _existing(others: Sequence[RunningReassignment]) -> ClientError:
-    names = _some([each.partition for each in others])
+    names = first_of([each.partition for each in others], _SHOWN)
     return ClientError(
         f"other reassignments are running: {names}",
         cure="`klog reassign watch` shows them; --additional adds this one or replaces them",
@@ -147,8 +149,3 @@ def _check_dirs(
                 )
             if error is not ErrorCode.NONE:
                 raise ClientError(f"{target.partition}: {path} of broker {broker} is offline")
-
-
-def _some(partitions: Sequence[TopicPartition]) -> str:
-    more = f" and {len(partitions) - _SHOWN} more" if len(partitions) > _SHOWN else ""
-    return ", ".join(map(str, partitions[:_SHOWN])) + more
