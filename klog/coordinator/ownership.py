@@ -2,6 +2,10 @@
 
 Rules: Kafka's `GroupMetadataManager` and `TransactionStateManager`. A partition is loaded when its leadership
 comes and forgotten when it goes, each in the order of the leader epochs, on one thread.
+
+A partition is owned only after all records that were loaded are replicated. Otherwise a request could be
+answered from records that the next leader does not have. Kafka does not wait: it serves a partition when it
+has read the log to its end.
 """
 
 from __future__ import annotations
@@ -12,7 +16,8 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import KW_ONLY, dataclass
-from typing import Generic, Protocol, TypeVar
+from functools import partial
+from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from klog.protocol.error_codes import ErrorCode
 from klog.replication.roles import Role, RoleChange
@@ -33,6 +38,14 @@ class OwnedPartition(Protocol):
 
 P = TypeVar("P", bound=OwnedPartition)
 
+WhenReplicated: TypeAlias = Callable[[int, Callable[[], object]], bool]
+"""See `OwnedTopic`."""
+
+
+def always_replicated(number: int, then: Callable[[], object]) -> bool:  # noqa: ARG001 (as `WhenReplicated`)
+    """For logs without followers: what is in the log is replicated."""
+    return True
+
 
 @dataclass(frozen=True, slots=True)
 class OwnedTopic(Generic[P]):
@@ -42,11 +55,15 @@ class OwnedTopic(Generic[P]):
     returns what makes the partition ready for requests, or None if there is nothing to own. `what` names what
     the partitions hold, for messages. If `reloads`, a partition is loaded again when its leader epoch rises
     although this broker has led it without a break.
+
+    `when_replicated` is given a partition and a function. It returns true if the high watermark has reached
+    the log end. If not, it calls the function when it has, from any thread, unless leadership is lost.
     """
 
     topic: str
     what: str
     read: Callable[[int, int, Callable[[], bool]], Callable[[], P] | None]
+    when_replicated: WhenReplicated
     _: KW_ONLY
     reloads: bool = False
 
@@ -102,6 +119,8 @@ class Ownership(Generic[P]):
         self._epochs: dict[int, int] = {}
         self._loading: dict[int, int] = {}
         self._owned: dict[int, P] = {}
+        # What is to be done with partitions that are being loaded, after that.
+        self._after_load: dict[int, list[Callable[[P], object]]] = {}
         self._loader: Loader = ThreadPoolExecutor(1, thread_name) if loader is None else loader
         self._stopped = False
 
@@ -133,11 +152,9 @@ class Ownership(Generic[P]):
             act(owned)
             return
         with self._lock:
-            if not self._stopped:
-                self._loader.submit(self._act, number, act)
-
-    def _act(self, number: int, act: Callable[[P], object]) -> None:
-        owned = self._owned.get(number)
+            owned = self._owned.get(number)  # it may have been loaded just now
+            if owned is None and number in self._loading:
+                self._after_load.setdefault(number, []).append(act)
         if owned is not None:
             act(owned)
 
@@ -191,27 +208,58 @@ class Ownership(Generic[P]):
         with self._lock:
             if number in self._owned:
                 return  # led in a newer epoch without a break: the partition stays as it is
-        partition = None
+        start = None
+        begun_s = self._clock_s()
         if self._wants(number, epoch):
-            begun_s = self._clock_s()
             try:
                 start = self._topic.read(number, epoch, lambda: self._wants(number, epoch))
-                # Nobody knows the partition yet. Its timers may fire before, which does no harm.
-                partition = None if start is None else start()
-                self.load_times.add((self._clock_s() - begun_s) * 1000)
             except Exception:
                 logger.exception("%s-%d is not loaded", self._topic.topic, number)
+        if start is None:
+            self._take(number, epoch, None)
+            return
+        finish = partial(self._finish, number, epoch, start, begun_s)
+        if self._topic.when_replicated(number, partial(self._submit, finish)):
+            finish()
+
+    def _submit(self, call: Callable[[], object]) -> None:
+        """Let the loader run the call, unless it was stopped."""
+        with self._lock:
+            if not self._stopped:
+                self._loader.submit(call)
+
+    def _finish(self, number: int, epoch: int, start: Callable[[], P], begun_s: float) -> None:
+        """All that was loaded is replicated: own the partition."""
+        if not self._wants(number, epoch):
+            self._take(number, epoch, None)
+            return
+        partition = None
+        try:
+            # Nobody knows the partition yet. Its timers may fire before, which does no harm.
+            partition = start()
+        except Exception:
+            logger.exception("%s-%d is not loaded", self._topic.topic, number)
+        self.load_times.add((self._clock_s() - begun_s) * 1000)
+        self._take(number, epoch, partition)
+
+    def _take(self, number: int, epoch: int, partition: P | None) -> None:
+        """End the load of an epoch: own what was loaded, if it is still wanted, and do what waited for it."""
+        waiting: list[Callable[[P], object]] = []
         with self._lock:
             if self._loading.get(number) == epoch:
                 del self._loading[number]
+                waiting = self._after_load.pop(number, [])
             wanted = self._wants(number, epoch)
             if wanted and partition is not None:
                 self._owned[number] = partition
-        if partition is not None:
-            if wanted:
-                self._report(partition, "loaded %d %s of %s-%d in epoch %d", number, epoch)
-            else:
-                partition.close()
+        if partition is None:
+            return
+        if not wanted:
+            partition.close()
+            return
+        self._report(partition, "loaded %d %s of %s-%d in epoch %d", number, epoch)
+        for act in waiting:
+            act(partition)
 
     def _wants(self, number: int, epoch: int) -> bool:
         """Whether nothing newer than this epoch is known of the partition."""
@@ -219,7 +267,9 @@ class Ownership(Generic[P]):
 
     def _unload(self, number: int, epoch: int) -> None:
         with self._lock:
-            self._loading.pop(number, None)
+            if epoch < 0 or self._loading.get(number, epoch) <= epoch:
+                self._loading.pop(number, None)
+                self._after_load.pop(number, None)
             held = self._owned.get(number)
             if held is None or -1 < epoch < held.leader_epoch:
                 return
@@ -239,6 +289,7 @@ class Ownership(Generic[P]):
             held = list(self._owned.values())
             self._owned.clear()
             self._loading.clear()
+            self._after_load.clear()
         self._loader.shutdown(cancel_futures=True)
         for partition in held:
             partition.close()

@@ -28,6 +28,10 @@ _log = logging.getLogger(__name__)
 
 _LARGEST_ACKS: Final = 1
 _NO_OFFSET: Final = -1
+# A wait without a deadline begins again so often.
+_WAIT_MS: Final = 60_000
+# The high watermark has passed the records, whatever the size of the ISR is.
+_REPLICATED: Final = frozenset((ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND))
 # What a producer or a coordinator that has been replaced is refused with: nothing is wrong here.
 _FENCED: Final = frozenset(("INVALID_PRODUCER_EPOCH", "INVALID_TXN_STATE", "TRANSACTION_COORDINATOR_FENCED"))
 
@@ -152,6 +156,37 @@ class InternalAppends:
         due_ms = self.timer_ms() + timeout_ms
         operation = DelayedProduce(due_ms, self.replicas, waits, self._missing, answer)
         self.purgatory.try_complete_else_watch(operation, (key,))
+
+    def when_replicated(self, key: TopicPartition, then: Callable[[], object]) -> bool:
+        """True if all records of a partition that this broker leads are replicated.
+
+        If not, `then` is called when what is in the log now is replicated, from any thread. It is never
+        called if leadership is lost before.
+        """
+        partition = self.replicas.partitions.get(key)
+        if partition is None or not partition.state.is_leader:
+            return False
+        return self._reached(key, partition, partition.log.log_end_offset, then)
+
+    def _reached(
+        self, key: TopicPartition, partition: Partition, required_offset: int, then: Callable[[], object]
+    ) -> bool:
+        """True if the high watermark has reached the offset. If not, `then` is called when it has."""
+        if partition.log.high_watermark >= required_offset:
+            return True
+
+        def answer(outcome: Mapping[tuple[str, int], PartitionWait]) -> None:
+            error = outcome[key].error
+            if error in _REPLICATED or (
+                error is ErrorCode.REQUEST_TIMED_OUT and self._reached(key, partition, required_offset, then)
+            ):
+                then()
+
+        waits: dict[tuple[str, int], PartitionWait] = {key: PartitionWait(required_offset)}
+        due_ms = self.timer_ms() + _WAIT_MS
+        operation = DelayedProduce(due_ms, self.replicas, waits, self._missing, answer)
+        self.purgatory.try_complete_else_watch(operation, (key,))
+        return False
 
     def append_run(
         self, key: TopicPartition, run: CommitRun, acks: int, now_ms: int, leader_epoch: int

@@ -28,7 +28,7 @@ from klog.server.consumer_groups import (
     settings_of_groups,
 )
 from klog.server.garbage import without_collections
-from klog.server.internal_topics import led_logs, partition_count, pause_loading
+from klog.server.internal_topics import led_logs, partition_count, pause_loading, when_replicated
 from klog.server.transactions.verification import Verification, Verified
 
 _MS_IN_MINUTE: Final = 60_000
@@ -59,6 +59,7 @@ def open_groups(
         ),
         commit_acks=config.number("offsets.commit.required.acks"),
         pause=pause_loading,
+        when_replicated=when_replicated(appends, CONSUMER_OFFSETS),
         loading=without_collections,
         consumer_groups=settings_of_groups(config, overrides),
         topics=LatestTopics(snapshot),

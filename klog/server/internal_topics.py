@@ -10,8 +10,11 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from klog.config.broker import BrokerConfig
+from klog.coordinator.ownership import WhenReplicated
+from klog.formats.names import TopicPartition
 from klog.metadata.store import MetadataStore
 from klog.metadata.topics import read_topics
+from klog.replication.internal_append import InternalAppends
 from klog.replication.replica_manager import ReplicaManager
 from klog.server.handlers.topic_metadata import CONSUMER_OFFSETS, TRANSACTION_STATE
 from klog.storage.log.partition_log import PartitionLog
@@ -63,6 +66,15 @@ def led_logs(replicas: ReplicaManager, topic: str) -> Callable[[int], PartitionL
         return partition.log if partition is not None and partition.state.is_leader else None
 
     return log_of
+
+
+def when_replicated(appends: InternalAppends, topic: str) -> WhenReplicated:
+    """Tells a coordinator when the records of a partition of the topic are replicated."""
+
+    def ask(number: int, then: Callable[[], object]) -> bool:
+        return appends.when_replicated(TopicPartition(topic, number), then)
+
+    return ask
 
 
 def pause_loading() -> None:

@@ -21,7 +21,7 @@ from klog.metadata.store import MetadataStore
 from klog.replication.internal_append import InternalAppends
 from klog.replication.purgatory import Timer
 from klog.replication.replica_manager import ReplicaManager
-from klog.server.internal_topics import led_logs, partition_count, pause_loading
+from klog.server.internal_topics import led_logs, partition_count, pause_loading, when_replicated
 from klog.server.transactions.broker_threads import Connect
 from klog.server.transactions.marker_sending import MarkerSending
 from klog.server.transactions.marker_writing import Groups, MarkerWriting
@@ -91,6 +91,7 @@ def open_transactions(
         next_producer_id=producer_ids.next_id,
         waits=EndWaits(timer, appends.timer_ms, PATIENCE_MS),
         pause=pause_loading,
+        when_replicated=when_replicated(appends, TRANSACTION_STATE),
     )
     coordinator = TransactionCoordinator(
         _settings(configs(), store), services, led_logs(replicas, TRANSACTION_STATE)

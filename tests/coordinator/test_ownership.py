@@ -40,7 +40,10 @@ class Owner:
         self.reading = threading.Event()
         self.fails = False
         self.started: list[Held] = []
-        self.partitions = Ownership(OwnedTopic(TOPIC, "things", self.read, reloads=reloads), "test-loader")
+        self.is_replicated = True
+        self.replicated: list[Callable[[], object]] = []
+        topic = OwnedTopic(TOPIC, "things", self.read, self.when_replicated, reloads=reloads)
+        self.partitions = Ownership(topic, "test-loader")
 
     def read(self, number: int, epoch: int, still_leads: Callable[[], bool]) -> Callable[[], Held] | None:
         self.reading.set()
@@ -48,6 +51,11 @@ class Owner:
         if self.fails:
             raise RuntimeError("a defect")
         return (lambda: self.start(number, epoch)) if still_leads() else None
+
+    def when_replicated(self, number: int, then: Callable[[], object]) -> bool:
+        if not self.is_replicated:
+            self.replicated.append(then)
+        return self.is_replicated
 
     def start(self, number: int, epoch: int) -> Held:
         self.started.append(Held(number, epoch))
@@ -80,6 +88,54 @@ def test_a_partition_is_owned_when_it_is_loaded(owner: Owner) -> None:
     eventually(lambda: owner.epoch() == 3)
     assert owner.partitions.owned() == owner.started
     assert not owner.partitions.is_loading
+
+
+def test_a_partition_is_owned_only_after_its_records_are_replicated(owner: Owner) -> None:
+    owner.is_replicated = False
+    owner.change(3)
+    eventually(lambda: len(owner.replicated) == 1)
+    assert owner.epoch() is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert owner.partitions.is_loading
+    assert not owner.started
+    owner.replicated[0]()
+    eventually(lambda: owner.epoch() == 3)
+    assert not owner.partitions.is_loading
+
+
+def test_what_a_marker_says_meanwhile_is_done_after_the_load(owner: Owner) -> None:
+    owner.is_replicated = False
+    owner.change(3)
+    eventually(lambda: len(owner.replicated) == 1)
+    seen: list[Held] = []
+    owner.partitions.when_loaded(0, seen.append)
+    assert not seen
+    owner.replicated[0]()
+    eventually(lambda: seen == owner.started and len(seen) == 1)
+
+
+def test_a_partition_that_goes_before_its_records_are_replicated_is_not_owned(owner: Owner) -> None:
+    owner.is_replicated = False
+    owner.change(3)
+    eventually(lambda: len(owner.replicated) == 1)
+    owner.change(4, Role.FOLLOWER)
+    eventually(lambda: owner.epoch() is ErrorCode.NOT_COORDINATOR)
+    owner.replicated[0]()
+    owner.is_replicated = True
+    owner.change(5)
+    eventually(lambda: owner.epoch() == 5)
+    assert [held.leader_epoch for held in owner.started] == [5]
+
+
+def test_a_partition_that_is_led_in_a_newer_epoch_meanwhile_is_read_again(owner: Owner) -> None:
+    owner.is_replicated = False
+    owner.change(3)
+    eventually(lambda: len(owner.replicated) == 1)
+    owner.change(4)
+    eventually(lambda: len(owner.replicated) == 2)
+    owner.replicated[0]()
+    owner.replicated[1]()
+    eventually(lambda: owner.epoch() == 4)
+    assert [held.leader_epoch for held in owner.started] == [4]
 
 
 def test_a_partition_that_is_led_elsewhere_is_closed(owner: Owner) -> None:

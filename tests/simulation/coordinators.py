@@ -32,7 +32,7 @@ from klog.replication.internal_append import InternalAppends
 from klog.server import groups as group_wiring
 from klog.server import transaction_coordinator as transaction_wiring
 from klog.server.handlers.transactions.write_markers import WriteTxnMarkersHandler
-from klog.server.internal_topics import led_logs
+from klog.server.internal_topics import led_logs, when_replicated
 from klog.server.transactions.leaders import UNKNOWN, coordinator_lookup
 from klog.server.transactions.marker_writing import MarkerWriting
 from klog.server.transactions.verification import Verification
@@ -172,6 +172,7 @@ class Coordinators:
                 lambda: allocate_producer_ids(broker.session, broker.broker_id)
             ).next_id,
             waits=EndWaits(broker.timer, broker.clock_ms, PATIENCE_MS),
+            when_replicated=when_replicated(self.appends, TRANSACTION_STATE),
         )
         settings = TransactionSettings(
             partitions,
@@ -196,6 +197,7 @@ class Coordinators:
             writer=Writer(compression.NONE),
             limits=GroupLimits(100, 100),
             commit_acks=-1,
+            when_replicated=when_replicated(self.appends, CONSUMER_OFFSETS),
         )
         settings = GroupSettings(partitions, 1, _FOREVER_MS, 1000, _LARGE, _FOREVER_MS, _FOREVER_MS)
         log_of = led_logs(broker.replicas, CONSUMER_OFFSETS)

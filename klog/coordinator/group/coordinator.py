@@ -64,7 +64,7 @@ class GroupCoordinator:
         self._log_of = log_of
         # By group id, because the hash of an id takes longer than all else of a heartbeat.
         self._numbers: dict[str, int] = {}
-        topic = OwnedTopic(CONSUMER_OFFSETS, "groups", self._read)
+        topic = OwnedTopic(CONSUMER_OFFSETS, "groups", self._read, services.when_replicated)
         self.counts = services.counts
         self._partitions = Ownership(topic, "klog-group-loader", loader=loader)
         self.load_times = self._partitions.load_times

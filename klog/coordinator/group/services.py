@@ -14,6 +14,7 @@ from klog.coordinator.group.rebalance import GroupLimits
 from klog.coordinator.group.values import Now
 from klog.coordinator.group.writing import Writer
 from klog.coordinator.log_reading import no_pause
+from klog.coordinator.ownership import WhenReplicated, always_replicated
 from klog.coordinator.transaction.values import NO_PRODUCER, Producer
 from klog.protocol.commit_run import CommitRun
 from klog.replication.internal_append import Appended
@@ -65,8 +66,8 @@ class GroupServices:
     """What the groups of all partitions share. `commit_acks` is `offsets.commit.required.acks`.
 
     `consumer_groups` gives the settings of a group (KIP-848) as they are now, `topics` the topics of the
-    cluster. `pause` lets other threads run while groups are
-    loaded, and `loading` is entered meanwhile.
+    cluster. `pause` lets other threads run while groups are loaded, and `loading` is entered meanwhile.
+    `when_replicated` is that of `OwnedTopic`.
     """
 
     append: Append
@@ -77,6 +78,7 @@ class GroupServices:
     limits: GroupLimits
     commit_acks: int
     pause: Callable[[], None] = no_pause
+    when_replicated: WhenReplicated = always_replicated
     loading: Callable[[], AbstractContextManager[None]] = nullcontext
     counts: GroupCounts = field(default_factory=GroupCounts)
     consumer_groups: Callable[[str], ConsumerGroupSettings] = _default_settings

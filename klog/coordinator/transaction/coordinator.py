@@ -59,7 +59,9 @@ class TransactionCoordinator:
         self.settings = settings
         self.services = services
         self._log_of = log_of
-        topic = OwnedTopic(TRANSACTION_STATE, "transactional ids", self._read, reloads=True)
+        topic = OwnedTopic(
+            TRANSACTION_STATE, "transactional ids", self._read, services.when_replicated, reloads=True
+        )
         self._partitions = Ownership(topic, "klog-transaction-loader", loader=loader)
         self.load_times = self._partitions.load_times
         self.owned = self._partitions.owned

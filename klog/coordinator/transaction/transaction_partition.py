@@ -15,6 +15,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from klog.coordinator.log_reading import no_pause
+from klog.coordinator.ownership import WhenReplicated, always_replicated
 from klog.coordinator.tasks import OrderedEffects
 from klog.coordinator.transaction.effects import Reply, SendMarkers, Write
 from klog.coordinator.transaction.end_waits import EndWaits, Go
@@ -62,7 +63,8 @@ class TransactionServices:
 
     `clock_ms` is the wall clock, `timer_ms` the timer's. `next_producer_id` gives an id that nobody was given
     before, or raises `MetadataError` if none is ready: the client is answered COORDINATOR_LOAD_IN_PROGRESS
-    and tries again. `pause` lets other threads run while ids are loaded.
+    and tries again. `pause` lets other threads run while ids are loaded. `when_replicated` is that of
+    `OwnedTopic`.
     """
 
     append: Append
@@ -73,6 +75,7 @@ class TransactionServices:
     next_producer_id: Callable[[], int]
     waits: EndWaits
     pause: Callable[[], None] = no_pause
+    when_replicated: WhenReplicated = always_replicated
 
 
 class TransactionPartition(OrderedEffects):
