@@ -11,16 +11,18 @@ import os
 import signal
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import corpora
+from tests import corpora, tiers
 from tests.peers import KAFKA_3, KAFKA_4, DumpServer, KafkaPeer, PeerUnavailableError
 
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
+    from xdist.workermanage import WorkerController  # type: ignore[import-untyped]
 
 PEER_SKIP_PREFIX = "KAFKA PEER TESTS SKIPPED"
 
@@ -88,6 +90,50 @@ def kafka3_dump(kafka3: KafkaPeer) -> Iterator[DumpServer]:
         yield server
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--tier`: which tests run, if the command names no paths."""
+    parser.addoption(
+        "--tier",
+        choices=tiers.TIERS,
+        default=None,
+        help="quick (the default), rest (what quick leaves out), or full; see tests/tiers.py",
+    )
+
+
+def _tier(config: pytest.Config) -> str:
+    """The tier of this run. A worker process is told by pytest's own process, which knows the arguments."""
+    given = getattr(config, "workerinput", {}).get("klog_tier")
+    if given is not None:
+        return str(given)
+    names_paths = config.args_source == pytest.Config.ArgsSource.ARGS
+    return str(config.getoption("--tier") or (tiers.FULL if names_paths else tiers.QUICK))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: WorkerController) -> None:
+    """Tell a worker of pytest-xdist the tier."""
+    node.workerinput["klog_tier"] = _tier(node.config)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not even import what the quick tier leaves out."""
+    return True if _tier(config) == tiers.QUICK and tiers.is_left_out(collection_path) else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the tests of this run's tier."""
+    tier = _tier(config)
+    kept = [
+        item
+        for item in items
+        if tiers.is_selected(tier, item.path, (marker.name for marker in item.iter_markers()))
+    ]
+    if len(kept) < len(items):
+        chosen = set(kept)
+        config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+        items[:] = kept
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """In CI a failure is told when it happens: a run that is stopped before its end has then said it too."""
     if os.environ.get("CI") == "true" and not hasattr(config, "workerinput"):
@@ -109,7 +155,7 @@ class _FailuresAtOnce:
 
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
-    """One line that nobody overlooks when the peer was not there."""
+    """Lines that nobody overlooks: real Kafka was not there, and what the tier left out."""
     reports = terminalreporter.stats.get("skipped", [])
     reasons = sorted({report.longrepr[2] for report in reports if PEER_SKIP_PREFIX in str(report.longrepr)})
     if reasons:
@@ -119,3 +165,5 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
             terminalreporter.write_line(
                 f"{reason.removeprefix('Skipped: ')} ({count} tests)", red=True, bold=True
             )
+    if _tier(terminalreporter.config) == tiers.QUICK:
+        terminalreporter.write_line(tiers.left_out_note(), bold=True)

@@ -1,0 +1,92 @@
+"""The tiers of the tests: which run by default, and which only if `--tier` asks for them.
+
+The quick tier is what the README's test command runs. It needs no JDK. All that runs real Kafka (the marker
+`kafka`), whole clusters, real clients, long random histories and Spark belongs to the rest. Paths that are
+named on the command line run whatever their tier is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Final
+
+QUICK: Final = "quick"
+REST: Final = "rest"
+FULL: Final = "full"
+TIERS: Final = (QUICK, REST, FULL)
+
+LEFT_OUT: Final = (
+    # Real clients, real clusters, long random histories, Spark.
+    "checker",
+    "clients",
+    "cluster",
+    "comparison",
+    "fuzz",
+    "simulation",
+    "spark",
+    "swap",
+    # These start brokers, kill processes, or search for long.
+    "benchmarks",
+    "testing/test_cluster.py",
+    "testing/test_documentation.py",
+    "server/fetching",
+    "server/network",
+    "server/read_only",
+    "server/test_*.py",
+    "server/handlers/test_transactional_runs.py",
+    "commands/test_adopt.py",
+    "commands/test_client_examples.py",
+    "commands/test_completion.py",
+    "commands/test_console_*.py",
+    "commands/test_consume*.py",
+    "commands/test_outputs.py",
+    "commands/test_output_options.py",
+    "commands/test_produce.py",
+    "commands/test_reassign*.py",
+    "commands/test_serve*.py",
+    "commands/test_streams.py",
+    "commands/test_terminals.py",
+    "commands/test_transactions.py",
+    "commands/test_zookeeper.py",
+    "admin/reassign",
+    "docs/test_admin_page.py",
+    "docs/test_client_pages.py",
+    "docs/test_cluster_page.py",
+    "docs/test_export_guide.py",
+    "export/test_export_faults.py",
+    "export/test_export_kills.py",
+    "export/test_export_rows.py",
+    "storage/log/test_crashes.py",
+    "convert/test_corpora.py",
+    "convert/test_properties.py",
+)
+"""Directories and files of tests/ that the quick tier leaves out."""
+
+TESTS: Final = Path(__file__).parent
+
+
+def is_left_out(path: Path) -> bool:
+    """True if a file or directory below tests/ belongs to the rest as a whole."""
+    try:
+        name = path.relative_to(TESTS).as_posix()
+    except ValueError:
+        return False
+    return any(fnmatchcase(name, each) or name.startswith(f"{each}/") for each in LEFT_OUT)
+
+
+def is_selected(tier: str, path: Path, markers: Iterable[str]) -> bool:
+    """True if a test in the file `path` runs in `tier`."""
+    if tier == FULL:
+        return True
+    is_quick = "kafka" not in set(markers) and not is_left_out(path)
+    return is_quick == (tier == QUICK)
+
+
+def left_out_note() -> str:
+    """The line that ends a run of the quick tier."""
+    return (
+        "Quick tier. Left out: real Kafka, clusters, clients, long histories, Spark (tests/tiers.py). "
+        "To run all tests, add: --tier full"
+    )
