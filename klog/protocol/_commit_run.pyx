@@ -1,5 +1,5 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Reads the usual OffsetCommit frames in one pass, compiled. `_pycommit_run` states what each method means.
+"""Reads the usual OffsetCommit frames in one pass. `_commit_run.pyi` states what each method means.
 
 Every read is inside the buffer: sizes are compared with the bytes that are left, and never added to a position
 first.

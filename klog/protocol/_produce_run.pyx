@@ -1,5 +1,5 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Reads the usual Produce frames in one pass, compiled. `_pyproduce_run` states what each method means.
+"""Reads the usual Produce frames in one pass. `_produce_run.pyi` states what each method means.
 
 Every read is inside the buffer: sizes are compared with the bytes that are left, and never added to a position
 first.

@@ -1,19 +1,17 @@
-"""The usual Produce frames, read in one pass: compiled if klog was built with a C compiler, else in Python.
+"""The usual Produce frames, read in one pass if klog was built with a C compiler.
 
-Set `KLOG_PURE_PYTHON=1` to choose Python.
+Without the compiled module, and with `KLOG_PURE_PYTHON=1`, no frame is read so: the general reader takes all.
 """
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING or os.environ.get("KLOG_PURE_PYTHON"):
-    from klog.protocol._pyproduce_run import ProduceRun
+from klog.formats.twins import members
+
+if TYPE_CHECKING:
+    from klog.protocol._produce_run import ProduceRun
 else:
-    try:
-        from klog.protocol._produce_run import ProduceRun
-    except ImportError:
-        from klog.protocol._pyproduce_run import ProduceRun
+    (ProduceRun,) = members("klog.protocol._produce_run", "klog.protocol.no_run", ["ProduceRun"])
 
 __all__ = ["ProduceRun"]

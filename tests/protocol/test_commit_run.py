@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import struct
+from datetime import timedelta
 from importlib import import_module
+from itertools import accumulate
 from types import ModuleType
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given
@@ -13,14 +16,20 @@ from hypothesis import strategies as st
 from klog.coordinator.group.records import offset_key, offset_value
 from klog.coordinator.group.values import CommittedOffset
 from klog.formats.batch_builder import BatchFields, RecordData, build_batch
+from klog.formats.errors import KlogError
 from klog.protocol.apis import ApiKey
-from klog.protocol.messages import decode_response
+from klog.protocol.messages import (
+    decode_request,
+    decode_response,
+    decode_response_header,
+    encode_request,
+)
 from tests.commit_strategies import CommitFields, commit_frame, commit_reads
+from tests.protocol.usual_frames import check_runs, header_and_body
 from tests.request_strategies import NOW_MS, framed
 
 VERSIONS = range(2, 10)
-ATTRIBUTES = ("frames", "records", "end", "group", "member", "instance", "largest_metadata_bytes")
-SHARED = ("version", "generation")
+NO_RETENTION = timedelta(milliseconds=-1)
 STAMPED = (
     "acks",
     "size_bytes",
@@ -33,30 +42,18 @@ STAMPED = (
     "has_producer_ids",
 )
 
+pytest.importorskip("klog.protocol._commit_run", reason="klog was built without a C compiler")
 
-@pytest.fixture(params=["_commit_run", "_pycommit_run"])
-def module(request: pytest.FixtureRequest) -> ModuleType:
-    return import_module(f"klog.protocol.{request.param}")
+
+@pytest.fixture
+def module() -> ModuleType:
+    return import_module("klog.protocol._commit_run")
 
 
 def read(module: ModuleType, data: bytes):
     run = module.CommitRun()
     run.read(bytearray(data), 0, len(data))
     return run
-
-
-def seen(run) -> tuple[object, ...]:
-    """All that a run says."""
-    values = [getattr(run, name) for name in ATTRIBUTES]
-    if run.frames:
-        values += [getattr(run, name) for name in SHARED]
-    values += [run.partitions(), run.offsets()]
-    run.stamp(-1, NOW_MS)
-    values += [getattr(run, name) for name in STAMPED]
-    values += [run.data(1000, 3), run.data(1000, 3)]
-    values += [run.batch(number) for number in range(run.frames)]
-    values.append(run.answers())
-    return tuple(values)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -199,17 +196,115 @@ def test_a_buffer_that_shrinks_is_noticed(module: ModuleType) -> None:
             use()
 
 
+class Usual(NamedTuple):
+    """A usual frame, as the general parser reads it."""
+
+    size: int
+    correlation_id: int
+    common: tuple[int, str, int, str, str | None]
+    commits: dict[tuple[str, int], tuple[int, int, str]]
+
+
+def usual(data: bytes) -> Usual | None:
+    """The frame at the start of `data`; None if it is not a usual one, or not whole."""
+    found = header_and_body(data, ApiKey.OFFSET_COMMIT, VERSIONS, 8)
+    if found is None:
+        return None
+    header, body = found
+    try:
+        request = decode_request(header.api_key, header.api_version, body)
+    except KlogError:
+        return None
+    sender = (
+        header.api_version,
+        request.group_id,
+        request.generation_id_or_member_epoch,
+        request.member_id,
+        getattr(request, "group_instance_id", None),
+    )
+    commits = {
+        (topic.name, each.partition_index): (
+            each.committed_offset,
+            getattr(each, "committed_leader_epoch", -1),
+            each.committed_metadata or "",
+        )
+        for topic in request.topics
+        for each in topic.partitions
+    }
+    names = [topic.name for topic in request.topics]
+    counts = [len(names), *(len(topic.partitions) for topic in request.topics)]
+    texts = [*sender[1::2], sender[4], *names, *(metadata for _, _, metadata in commits.values())]
+    if (
+        # No tags: what is encoded again has none.
+        encode_request(request) != body
+        or getattr(request, "retention_time", NO_RETENTION) != NO_RETENTION
+        or not request.group_id
+        or not all(1 <= count <= 64 for count in counts)
+        or not all(1 <= len(name) <= 126 for name in names)
+        or len(set(names)) != len(names)
+        or len(commits) != sum(counts[1:])
+        or not all((text or "").isascii() for text in texts)
+    ):
+        return None
+    return Usual(header.body_position_bytes + len(body) + 4, header.correlation_id, sender, commits)
+
+
+def written(group: str, commits, offset: int, leader_epoch: int) -> bytes:
+    """The batch of one frame."""
+    records = [
+        RecordData(
+            offset + number,
+            NOW_MS,
+            offset_key(group, key),
+            offset_value(CommittedOffset(*commit, NOW_MS)),
+        )
+        for number, (key, commit) in enumerate(commits.items())
+    ]
+    return bytes(build_batch(records, BatchFields(leader_epoch=leader_epoch, base_sequence=0)))
+
+
 @given(commit_reads(["a", "b"]), st.binary(max_size=80), st.integers(0, 40))
-def test_both_implementations_agree(reads: list[bytes], rest: bytes, cut: int) -> None:
+def test_a_run_is_what_the_general_parser_reads(reads: list[bytes], rest: bytes, cut: int) -> None:
+    run = import_module("klog.protocol._commit_run").CommitRun()
     data = b"".join(reads) + rest
-    compiled, plain = (import_module(f"klog.protocol.{name}") for name in ("_commit_run", "_pycommit_run"))
-    end = max(len(data) - cut, 0)
-    runs = [each.CommitRun() for each in (compiled, plain)]
-    start = 0
-    while True:
-        first, second = [run.read(bytearray(data), start, end) for run in runs]
-        assert first == second
-        assert seen(runs[0]) == seen(runs[1])
-        if not first:
-            break
-        start = runs[0].end
+    data = data[: max(len(data) - cut, 0)]
+    check_runs(run, usual, agrees, data)
+
+
+def agrees(run, frames: list[Usual]) -> None:
+    group = frames[0].common[1]
+    assert (run.version, run.group, run.generation, run.member, run.instance) == frames[0].common
+    assert run.partitions() == [(topic.encode(), number) for each in frames for topic, number in each.commits]
+    assert run.offsets() == [commit for each in frames for commit in each.commits.values()]
+    assert run.largest_metadata_bytes == max(len(metadata) for *_, metadata in run.offsets())
+    run.stamp(-1, NOW_MS)
+    counts = [len(each.commits) for each in frames]
+    offsets = [1000, *(1000 + end for end in accumulate(counts))]
+    batches = [written(group, each.commits, offset, 3) for each, offset in zip(frames, offsets, strict=False)]
+    sizes = [len(batch) for batch in batches]
+    assert [getattr(run, name) for name in STAMPED] == [
+        -1,
+        sum(sizes),
+        sizes[-1],
+        max(sizes),
+        NOW_MS,
+        NOW_MS,
+        counts[0],
+        False,
+        False,
+    ]
+    assert run.records == sum(counts)
+    assert run.data(1000, 3) == b"".join(batches)
+    assert [run.batch(number) for number in range(run.frames)] == [
+        (count, NOW_MS, -1, -1, 0, size) for count, size in zip(counts, sizes, strict=True)
+    ]
+    answers = run.answers()
+    for each in frames:
+        (size,) = struct.unpack_from(">i", answers)
+        answer, answers = answers[4 : 4 + size], answers[4 + size :]
+        version = run.version
+        correlation_id, position = decode_response_header(ApiKey.OFFSET_COMMIT, version, answer)
+        topics = decode_response(ApiKey.OFFSET_COMMIT, version, memoryview(answer)[position:]).topics
+        found = [(topic.name, part.partition_index) for topic in topics for part in topic.partitions]
+        assert (correlation_id, found) == (each.correlation_id, list(each.commits))
+    assert answers == b""

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass
 from importlib import import_module
+from itertools import accumulate
 from types import ModuleType
 
 import pytest
-from hypothesis import given
+from hypothesis import given, reject
 from hypothesis import strategies as st
 
 from klog.formats.batch_builder import BatchFields, RecordData, build_batch
+from klog.formats.columns import BatchTable
 from klog.formats.compression import GZIP
+from klog.formats.constants import BATCH_HEADER_BYTES, TRANSACTIONAL_BIT
+from klog.formats.errors import KlogError
+from klog.formats.kernel import check_records, scan, verify
+from klog.protocol.apis import ApiKey
 from klog.protocol.messages import encode_request_header
-from klog.protocol.produce_request import ProduceRequest, encode_produce_request
+from klog.protocol.produce_request import ProduceRequest, decode_produce_request, encode_produce_request
 from klog.protocol.produce_response import answer_template, decode_produce_response
+from tests.protocol.usual_frames import check_runs, header_and_body
 from tests.request_strategies import NOW_MS, framed, produce_reads, transactional_reads
 
 ATTRIBUTES = (
@@ -34,11 +42,14 @@ ATTRIBUTES = (
     "is_transactional",
 )
 SHARED = ("version", "acks", "partition")
+BATCH_FIELDS = ("count", "max_timestamp", "producer_id", "producer_epoch", "base_sequence", "size")
+
+pytest.importorskip("klog.protocol._produce_run", reason="klog was built without a C compiler")
 
 
-@pytest.fixture(params=["_produce_run", "_pyproduce_run"])
-def module(request: pytest.FixtureRequest) -> ModuleType:
-    return import_module(f"klog.protocol.{request.param}")
+@pytest.fixture
+def module() -> ModuleType:
+    return import_module("klog.protocol._produce_run")
 
 
 def batch(records: int = 1, *, times: tuple[int, ...] = (NOW_MS,), key: bytes | None = b"k", **fields):
@@ -247,21 +258,132 @@ def test_numbers_must_fit_the_answer(module: ModuleType, numbers_at: int) -> Non
         read(module, frame()).answers(bytes(60), numbers_at, 0, 0)
 
 
+@dataclass(frozen=True)
+class Usual:
+    """A usual frame, as the general parsers read it."""
+
+    size: int
+    correlation_id: int
+    common: tuple[object, ...]
+    batch: bytes
+    table: BatchTable
+    smallest_timestamp: int
+    keyless: bool
+
+
+def usual(data: bytes) -> Usual | None:
+    """The frame at the start of `data`; None if it is not a usual one, or not whole."""
+    found = header_and_body(data, ApiKey.PRODUCE, range(7, 12), 9)
+    if found is None:
+        return None
+    header, body = found
+    try:
+        request = decode_produce_request(header.api_version, body)
+    except KlogError:
+        return None
+    flexible = header.api_version >= 9
+    texts = [
+        text.encode() for text in (request.transactional_id, *(name for name, _ in request.topics)) if text
+    ]
+    if b"\xef\xbf\xbd" in b"".join(texts):
+        reject()  # not UTF-8, which no encoder brings back
+    if (
+        # No tags: what is encoded again has none.
+        b"".join(encode_produce_request(header.api_version, request)) != body
+        or request.acks not in (-1, 0, 1)
+        or [len(partitions) for _, partitions in request.topics] != [1]
+        or not request.topics[0][0]
+        or (flexible and any(len(text) > 126 for text in texts))
+    ):
+        return None
+    ((name, ((partition, records),)),) = request.topics
+    found = usual_batch(records, is_transactional=request.transactional_id is not None)
+    if found is None:
+        return None
+    table, smallest_timestamp, keyless = found
+    producer = None
+    if request.transactional_id is not None:
+        producer = table.producer_id[0], table.producer_epoch[0]
+    address = header.api_version, request.acks, name, partition, request.transactional_id, producer
+    return Usual(
+        header.body_position_bytes + len(body) + 4,
+        header.correlation_id,
+        address,
+        bytes(records),
+        table,
+        smallest_timestamp,
+        keyless,
+    )
+
+
+def usual_batch(records: memoryview | None, *, is_transactional: bool) -> tuple[BatchTable, int, bool] | None:
+    """One batch with the smallest timestamp and whether a key misses; None if it is not a usual one."""
+    if records is None or len(records) < BATCH_HEADER_BYTES:
+        return None
+    table = BatchTable()
+    scan(records, 0, True, table)
+    if len(table) != 1 or table.consumed_bytes != len(records) or table.magic[0] != 2:
+        return None
+    if verify(records, table) or table.attributes[0] != (TRANSACTIONAL_BIT if is_transactional else 0):
+        return None
+    count, has_producer = table.count[0], table.producer_id[0] >= 0
+    if table.base_offset[0] or count <= 0 or table.last_offset[0] != count - 1:
+        return None
+    if (has_producer and table.base_sequence[0] < 0) or (is_transactional and not has_producer):
+        return None
+    checked = check_records(records, BATCH_HEADER_BYTES, table.base_timestamp[0], count)
+    if checked is None or checked[0] < -1 or checked[1] != table.max_timestamp[0]:
+        return None
+    return table, checked[0], checked[3]
+
+
+def placed(frames: list[Usual], offset: int, leader_epoch: int) -> bytes:
+    """The batches in the log."""
+    data = b""
+    for each in frames:
+        data += struct.pack(">qii", offset, len(each.batch) - 12, leader_epoch) + each.batch[16:]
+        offset += each.table.count[0]
+    return data
+
+
 @given(
     produce_reads(["orders", "others"]) | transactional_reads(["orders", "others"]),
     st.binary(max_size=80),
     st.integers(0, 40),
 )
-def test_both_implementations_agree(reads: list[bytes], rest: bytes, cut: int) -> None:
+def test_a_run_is_what_the_general_parsers_read(reads: list[bytes], rest: bytes, cut: int) -> None:
+    run = import_module("klog.protocol._produce_run").ProduceRun()
     data = b"".join(reads) + rest
-    compiled, plain = (import_module(f"klog.protocol.{name}") for name in ("_produce_run", "_pyproduce_run"))
-    end = max(len(data) - cut, 0)
-    runs = [each.ProduceRun() for each in (compiled, plain)]
-    start = 0
-    while True:
-        first, second = [run.read(bytearray(data), start, end) for run in runs]
-        assert first == second
-        assert seen(runs[0]) == seen(runs[1])
-        if not first:
-            break
-        start = runs[0].end
+    data = data[: max(len(data) - cut, 0)]
+    check_runs(run, usual, agrees, data)
+
+
+def agrees(run, frames: list[Usual]) -> None:
+    version, acks, topic, partition, transactional_id, _ = frames[0].common
+    assert (run.version, run.acks, run.topic.decode(), run.partition) == (version, acks, topic, partition)
+    assert run.is_transactional == (transactional_id is not None)
+    assert run.transactional_id == (transactional_id.encode() if run.is_transactional else None)
+    tables = [each.table for each in frames]
+    assert [run.batch(number) for number in range(run.frames)] == [
+        tuple(getattr(each, name)[0] for name in BATCH_FIELDS) for each in tables
+    ]
+    sizes = [len(each.batch) for each in frames]
+    assert (run.size_bytes, run.last_size_bytes, run.largest_size_bytes) == (
+        sum(sizes),
+        sizes[-1],
+        max(sizes),
+    )
+    records = list(accumulate(each.count[0] for each in tables))
+    largest = [each.max_timestamp[0] for each in tables]
+    assert (run.records, run.max_timestamp) == (records[-1], max(largest))
+    brought = records[largest.index(max(largest))] if max(largest) != -1 else 0
+    assert run.max_timestamp_records == brought
+    times = [each.smallest_timestamp for each in frames if each.smallest_timestamp != -1]
+    assert run.smallest_timestamp == min(times, default=-1)
+    assert run.keyless == any(each.keyless for each in frames)
+    assert run.has_producer_ids == any(each.producer_id[0] >= 0 for each in tables)
+    assert run.data(1000, 3) == placed(frames, 1000, 3)
+    answers = run.answers(*answer_template(version, "t", partition), 1000, 5)
+    size = len(answers) // run.frames
+    found = [struct.unpack_from(">i", answers, number * size + 4)[0] for number in range(run.frames)]
+    assert found == [each.correlation_id for each in frames]

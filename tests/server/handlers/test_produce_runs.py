@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 from klog.protocol.apis import ApiKey
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.messages import encode_request_header
+from klog.protocol.no_run import NoRun
 from klog.protocol.produce_request import ProduceRequest, encode_produce_request
 from klog.protocol.produce_response import decode_produce_response
+from klog.protocol.produce_run import ProduceRun
 from klog.server.handlers.dispatch import Route
 from klog.server.handlers.produce_runs import ProduceRuns
 from klog.server.handlers.produce_waits import ProduceWaits, common_timeout_ms
@@ -24,6 +26,8 @@ from klog.server.request_times import RequestCounters
 from tests.request_strategies import NOW_MS, framed, produce_reads
 from tests.server.handlers.frame_client import FrameClient, traffic_of
 from tests.server.handlers.parts import BROKER, OTHER_BROKER, TOPIC, Broker, FakeVerifier, batch, set_isr
+
+pytestmark = pytest.mark.skipif(ProduceRun is NoRun, reason="klog reads no runs without its compiled modules")
 
 OTHER_TOPIC = "others"
 
