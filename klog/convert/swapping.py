@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from typing import Final
 
 from klog.convert.partition_state import Swap
 from klog.convert.tasks import NewSegment
@@ -18,8 +17,6 @@ from klog.formats.names import FileKind, segment_file
 from klog.storage.cleaner.swap import DirectoryChanges, mark_deleted, remove
 from klog.storage.cleaner.task import CLEANED, DELETED, SWAP
 from klog.storage.files import list_directory, storage_error
-
-_KEPT_SUFFIX: Final = f".{FileKind.PRODUCER_SNAPSHOT}{DELETED}"
 
 
 def swap_in(directory: str, swap: Swap, changes: DirectoryChanges | None = None) -> None:

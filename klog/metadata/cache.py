@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from klog.formats.names import TopicPartition
 from klog.metadata.control_requests import can_exist, live_broker, partition_states, topic_ids
-from klog.metadata.values import BrokerRegistration, Endpoint
+from klog.metadata.values import BrokerRegistration
 from klog.protocol.interbroker.update_metadata import (
     LEADER_DURING_DELETE,
     UpdateMetadataPartitionState,
@@ -36,14 +36,6 @@ class ClusterSnapshot:
 
     def partition(self, partition: TopicPartition) -> UpdateMetadataPartitionState | None:
         return self.topics.get(partition.topic, {}).get(partition.partition)
-
-    def leader_endpoint(self, partition: TopicPartition, listener: str) -> Endpoint | None:
-        """The address of a partition's leader on a listener; None if there
-        is no leader, or it lacks the listener.
-        """
-        state = self.partition(partition)
-        broker = self.brokers.get(state.leader) if state is not None else None
-        return broker.endpoint(listener) if broker is not None else None
 
 
 class MetadataCache:

@@ -27,14 +27,6 @@ def read_config(store: MetadataStore, entity_path: str) -> dict[str, str]:
     return {} if node is None else znodes.decode_config(entity_path, node.data)
 
 
-def read_configs(store: MetadataStore, entity_type: str) -> dict[str, dict[str, str]]:
-    """All configs of one type (`topics`, `brokers`, ...) by desanitised name. Raises InvalidZnodeError."""
-    configs, invalid = valid_configs(store, entity_type)
-    for error in invalid.values():
-        raise error
-    return configs
-
-
 def valid_configs(
     store: MetadataStore, entity_type: str
 ) -> tuple[dict[str, dict[str, str]], dict[str, InvalidZnodeError]]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from klog.formats.epochs import EpochEnd
 from klog.formats.errors import KlogError
@@ -23,8 +23,6 @@ from klog.storage.log.append_values import UnexpectedOffsetError
 from klog.storage.log.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)
-
-_NO_RECORDS: Final = memoryview(b"")
 
 
 class NotFollowingError(KlogError):

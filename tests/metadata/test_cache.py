@@ -79,14 +79,6 @@ def test_a_topic_that_is_created_again_has_only_its_new_id() -> None:
     assert cache.snapshot.topic_names == {ANOTHER_ID: "t"}
 
 
-def test_a_leader_is_reached_by_the_listener_asked_for() -> None:
-    cache = MetadataCache()
-    cache.update(update(state(T0, 1), state(T1, -1), state(U0, 2)))
-    assert cache.snapshot.leader_endpoint(T0, "TLS") == Endpoint("TLS", "SSL", "one", 9093)
-    assert cache.snapshot.leader_endpoint(U0, "TLS") is None
-    assert cache.snapshot.leader_endpoint(T1, "PLAIN") is None
-
-
 def test_a_snapshot_never_changes() -> None:
     cache = MetadataCache()
     cache.update(update(state(T0, 1)))

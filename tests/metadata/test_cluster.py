@@ -417,9 +417,9 @@ def test_configs_are_written_and_notified(store: Lossy, clock: Clock) -> None:
     configs.change_config(store, "topics/t", {"a": "1"})
     configs.change_config(store, "topics/t", {"a": "2"})
     assert notified[1:] == ["topics/t", "topics/t"]
-    assert configs.read_configs(store, "topics") == {"t": {"a": "2"}}
+    assert configs.valid_configs(store, "topics") == ({"t": {"a": "2"}}, {})
     assert configs.read_config(store, "topics/none") == {}
-    assert configs.read_configs(store, "none") == {}
+    assert configs.valid_configs(store, "none") == ({}, {})
 
 
 def test_an_invalid_notification_does_not_stop_the_next(store: Lossy, clock: Clock) -> None:

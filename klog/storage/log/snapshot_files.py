@@ -11,7 +11,6 @@ import logging
 import os
 from collections.abc import Collection, Mapping
 
-from klog.formats.errors import FormatError
 from klog.formats.names import FileKind, FileState, segment_file
 from klog.storage.log.open_file import sync_file
 from klog.storage.log.producers import Producers
@@ -105,9 +104,6 @@ class SnapshotFiles:
                 file.write(data)
         self.latest = state.snapshot_offset
         return Producers(state.producers.values(), end_offset, history)
-
-    def _warn(self, offset: int, error: FormatError) -> None:
-        logger.warning("%s: %s; it is removed, as by Kafka", self.path(offset), error.what)
 
     def discard(self, offset: int) -> str | None:
         """Rename the snapshot of a deleted segment to `.deleted`; its new path, None if there is none."""
