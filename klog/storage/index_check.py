@@ -17,9 +17,8 @@ from typing import BinaryIO, NamedTuple
 
 from klog.formats.columns import OFFSET_UNKNOWN, BatchTable
 from klog.formats.constants import CONTROL_BIT, OFFSET_INDEX_ENTRY_BYTES, TIME_INDEX_ENTRY_BYTES
-from klog.formats.names import FileKind
 from klog.storage.chunks import chunks
-from klog.storage.index_file import IndexFile, read_index
+from klog.storage.index_file import IndexFile
 
 
 class IndexProblem(NamedTuple):
@@ -48,12 +47,6 @@ class HeaderPass:
     end_bytes: int = 0
     max_timestamp: int = -1
     _pending: list[tuple[int, int, int]] = field(default_factory=list)
-
-
-def read_for_check(path: str, kind: FileKind) -> IndexFile:
-    """The bytes of a `.index` or `.timeindex` as `check_indexes` takes them. Raises `StorageError`."""
-    size = OFFSET_INDEX_ENTRY_BYTES if kind is FileKind.OFFSET_INDEX else TIME_INDEX_ENTRY_BYTES
-    return read_index(path, size, sorted_only=True)
 
 
 def check_indexes(

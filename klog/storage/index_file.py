@@ -1,18 +1,29 @@
-"""Reads the bytes of an index file without the part that a broker has only allocated.
+"""Reads an offset or time index file without the part that a broker has only allocated, for checks and dumps.
 
 A broker allocates an index in full (`segment.index.bytes`, by default 10 MiB, mostly sparse) and truncates it
 at the next roll. Zeros are skipped, without reading them if the file system supports sparse files. Memory
-grows with the entries, not with the size of the file.
+grows with the entries, not with the size of the file. `klog.formats.offset_index` and `time_index` define the
+layouts; `klog.storage.index_search` looks up single entries.
 """
 
 from __future__ import annotations
 
 import io
 import os
-from typing import BinaryIO, NamedTuple
+import struct
+from collections.abc import Iterator, Mapping
+from typing import BinaryIO, Final, NamedTuple
 
+from klog.formats.names import FileKind
+from klog.formats.packed import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from klog.storage.files import open_for_reading
 from klog.storage.sparse_files import filled_chunks
+
+INDEX_ENTRIES: Final[Mapping[FileKind, struct.Struct]] = {
+    FileKind.OFFSET_INDEX: OFFSET_INDEX_ENTRY,
+    FileKind.TIME_INDEX: TIME_INDEX_ENTRY,
+}
+"""(Relative offset, position), and (timestamp in ms, relative offset)."""
 
 
 class IndexFile(NamedTuple):
@@ -27,14 +38,15 @@ class IndexFile(NamedTuple):
     complete: bool = True
 
 
-def read_index(path: str, entry_bytes: int, *, sorted_only: bool = False) -> IndexFile:
-    """Read an index with entries of this size. Raises `StorageError`.
+def read_index(path: str, kind: FileKind, *, sorted_only: bool = False) -> IndexFile:
+    """Read a `.index` or `.timeindex`. Raises `StorageError`.
 
     With `sorted_only` reading ends some way after the first entry out of order. That is enough for a caller
     that stops at that entry, and it limits the reading of a large file that is not an index.
     """
     parts: list[bytes] = []
     end = 0
+    entry_bytes = INDEX_ENTRIES[kind].size
     key_bytes = entry_bytes - 4
     last_key: int | None = None
     with open_for_reading(path) as file:
@@ -59,3 +71,13 @@ def _size_bytes(file: BinaryIO) -> int:
     if isinstance(file, io.FileIO):
         return file.seek(0, os.SEEK_END)
     return file.seek(1 << 62)  # a gzipped copy is read to its end
+
+
+def index_entries(kind: FileKind, data: bytes) -> Iterator[tuple[int, int]]:
+    """All entries of an index up to the first all-zero one after entry 0, valid or not."""
+    entry = INDEX_ENTRIES[kind]
+    whole = memoryview(data)[: len(data) // entry.size * entry.size]
+    for row, (first, second) in enumerate(entry.iter_unpack(whole)):
+        if row and not first and not second:
+            return
+        yield first, second

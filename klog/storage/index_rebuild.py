@@ -26,7 +26,8 @@ from klog.storage.files import (
     storage_error,
     write_atomically,
 )
-from klog.storage.index_check import IndexProblem, check_indexes, read_for_check
+from klog.storage.index_check import IndexProblem, check_indexes
+from klog.storage.index_file import read_index
 from klog.storage.partition_files import PartitionFiles, list_partition
 from klog.storage.producer_snapshots import Snapshots, replay
 from klog.storage.producer_state import (
@@ -173,7 +174,7 @@ def rebuild_segment(task: SegmentTask, options: RebuildOptions) -> SegmentReport
     base = task.base_offset
     log = files.file(FileKind.LOG, base)
     old = {
-        kind: read_for_check(files.file(kind, base), kind) if files.has(kind, base) else None
+        kind: read_index(files.file(kind, base), kind, sorted_only=True) if files.has(kind, base) else None
         for kind in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX)
     }
     if options.force or (not options.check and None in old.values()):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import struct
+from bisect import bisect_left, bisect_right
 from typing import BinaryIO, Final, NamedTuple
 
 from klog.formats.packed import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
@@ -39,14 +40,9 @@ class _Entries:
         self._entry = entry
         self._count = min(file.seek(0, io.SEEK_END), _LARGEST_INDEX_BYTES) // entry.size
         # Only the first entry may be all zeros: relative offset 0 at byte 0.
-        low, high = min(1, self._count), self._count
-        while low < high:
-            middle = (low + high) // 2
-            if any(self._at(middle)):
-                low = middle + 1
-            else:
-                high = middle
-        self._count = low
+        self._count = bisect_left(
+            range(self._count), True, lo=min(1, self._count), key=lambda row: not any(self._at(row))
+        )
 
     def __len__(self) -> int:
         return self._count
@@ -58,14 +54,7 @@ class _Entries:
 
     def _rows_up_to(self, value: int, column: int) -> int:
         """How many entries have at most `value` in that column."""
-        low, high = 0, self._count
-        while low < high:
-            middle = (low + high) // 2
-            if self._at(middle)[column] <= value:
-                low = middle + 1
-            else:
-                high = middle
-        return low
+        return bisect_right(range(self._count), value, key=lambda row: self._at(row)[column])
 
 
 class OffsetIndexSearch(_Entries):

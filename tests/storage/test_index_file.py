@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from klog.formats.errors import StorageError
+from klog.formats.names import FileKind
 from klog.storage import files
 from klog.storage.index_file import IndexFile, read_index
 from klog.storage.index_search import OffsetIndexSearch, TimeIndexSearch
@@ -47,7 +48,7 @@ def sparse(path: Path, head: bytes, size_bytes: int, tail: bytes = b"") -> Path:
 @pytest.mark.parametrize("size_bytes", [24, 32, 10 << 20, 3 * GIB])
 def test_the_zeros_at_the_end_are_left_out(tmp_path: Path, size_bytes: int) -> None:
     path = sparse(tmp_path / "0.index", ENTRIES, size_bytes)
-    assert read_index(str(path), 8) == IndexFile(ENTRIES, size_bytes)
+    assert read_index(str(path), FileKind.OFFSET_INDEX) == IndexFile(ENTRIES, size_bytes)
     with path.open("rb") as file:
         search = OffsetIndexSearch(file)
         assert [search[row].relative_offset for row in range(len(search))] == [5, 9, 30]
@@ -56,18 +57,18 @@ def test_the_zeros_at_the_end_are_left_out(tmp_path: Path, size_bytes: int) -> N
 def test_an_entry_of_zeros_before_others_stays(tmp_path: Path) -> None:
     path = tmp_path / "0.index"
     path.write_bytes(bytes(8) + ENTRIES + bytes(16))
-    assert read_index(str(path), 8) == IndexFile(bytes(8) + ENTRIES, 48)
+    assert read_index(str(path), FileKind.OFFSET_INDEX) == IndexFile(bytes(8) + ENTRIES, 48)
 
 
 def test_an_incomplete_entry_at_the_end_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "0.index"
     path.write_bytes(ENTRIES + b"\0\0\1")
-    assert read_index(str(path), 8) == IndexFile(ENTRIES + b"\0\0\1", 27)
+    assert read_index(str(path), FileKind.OFFSET_INDEX) == IndexFile(ENTRIES + b"\0\0\1", 27)
 
 
 def test_entries_after_a_long_gap_are_one_entry_out_of_order(tmp_path: Path) -> None:
     path = sparse(tmp_path / "0.index", ENTRIES, 3 * GIB, b"\1")
-    found = read_index(str(path), 8)
+    found = read_index(str(path), FileKind.OFFSET_INDEX)
     assert (len(found.entries) % 8, found.size_bytes, found.complete) == (0, 3 * GIB, False)
     assert found.entries.rstrip(b"\0") == ENTRIES.rstrip(b"\0")
     assert len(found.entries) < 1 << 20
@@ -76,8 +77,8 @@ def test_entries_after_a_long_gap_are_one_entry_out_of_order(tmp_path: Path) -> 
 def test_a_large_file_that_is_not_an_index_is_not_read_to_its_end(tmp_path: Path) -> None:
     path = tmp_path / "0.timeindex"
     path.write_bytes(b"\x11" * (8 << 20))
-    assert len(read_index(str(path), 12, sorted_only=True).entries) < 2 << 20
-    assert len(read_index(str(path), 12).entries) == 8 << 20
+    assert len(read_index(str(path), FileKind.TIME_INDEX, sorted_only=True).entries) < 2 << 20
+    assert len(read_index(str(path), FileKind.TIME_INDEX).entries) == 8 << 20
     file = CountedReads(path.read_bytes())
     assert TimeIndexSearch(file).before(1) is None
     assert file.read_bytes < 2 << 10
@@ -86,7 +87,7 @@ def test_a_large_file_that_is_not_an_index_is_not_read_to_its_end(tmp_path: Path
 def test_a_gzipped_copy_is_read_in_the_same_way(tmp_path: Path) -> None:
     path = tmp_path / "0.index.gz"
     path.write_bytes(gzip.compress(ENTRIES + bytes(10 << 20)))
-    assert read_index(str(path), 8) == IndexFile(ENTRIES, 24 + (10 << 20))
+    assert read_index(str(path), FileKind.OFFSET_INDEX) == IndexFile(ENTRIES, 24 + (10 << 20))
 
 
 def test_a_small_file_that_is_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from klog.formats import offset_index, time_index
+from klog.formats.names import FileKind
+from klog.storage.index_file import index_entries
 from klog.storage.index_search import OffsetIndexSearch, TimeIndexSearch
-from klog.storage.indexes import offset_index_entries, time_index_entries
 from tests import corpora
 
 SOUND = [corpus for corpus in corpora.corpora() if not corpus.is_corrupt]
@@ -20,7 +21,7 @@ TIME_INDEXES = list(corpora.files(".timeindex", chosen=SOUND))
 def test_offset_index_entries_are_those_of_the_definition(path: Path) -> None:
     parsed = offset_index.parse(path.read_bytes()).entries
     expected = [(entry.relativeOffset, entry.position) for entry in parsed]
-    assert list(offset_index_entries(path.read_bytes())) == expected
+    assert list(index_entries(FileKind.OFFSET_INDEX, path.read_bytes())) == expected
     with path.open("rb") as file:
         search = OffsetIndexSearch(file)
         assert [search[row] for row in range(len(search))] == expected
@@ -30,7 +31,7 @@ def test_offset_index_entries_are_those_of_the_definition(path: Path) -> None:
 def test_time_index_entries_are_those_of_the_definition(path: Path) -> None:
     parsed = time_index.parse(path.read_bytes()).entries
     expected = [(entry.timestamp, entry.relativeOffset) for entry in parsed]
-    assert list(time_index_entries(path.read_bytes())) == expected
+    assert list(index_entries(FileKind.TIME_INDEX, path.read_bytes())) == expected
     with path.open("rb") as file:
         search = TimeIndexSearch(file)
         assert [search[row] for row in range(len(search))] == expected

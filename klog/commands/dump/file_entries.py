@@ -16,7 +16,7 @@ from klog.commands.dump.plan import DumpFile
 from klog.formats.errors import FormatError
 from klog.formats.names import FileKind
 from klog.storage.files import read_small
-from klog.storage.indexes import offset_index_entries, read_entries, time_index_entries
+from klog.storage.index_file import index_entries, read_index
 
 Entry = dict[str, Any]
 Entries = Iterable[Entry]
@@ -42,19 +42,19 @@ def entries_of(file: DumpFile) -> Entries:
     if parse is None:
         raise FormatError(f"a {file.kind} file cannot be shown", file=file.path)
     if file.kind in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX):
-        return parse(file, read_entries(file.path, file.kind))
+        return parse(file, read_index(file.path, file.kind).entries)
     return parse(file, read_small(file.path))
 
 
 def _offset_index(file: DumpFile, data: bytes) -> Entries:
     base = file.base_offset or 0
-    for relative, position in offset_index_entries(data):
+    for relative, position in index_entries(FileKind.OFFSET_INDEX, data):
         yield {"offset": base + relative, "position": position}
 
 
 def _time_index(file: DumpFile, data: bytes) -> Entries:
     base = file.base_offset or 0
-    for timestamp, relative in time_index_entries(data):
+    for timestamp, relative in index_entries(FileKind.TIME_INDEX, data):
         yield {"timestamp": timestamp, "offset": base + relative}
 
 

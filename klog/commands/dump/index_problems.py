@@ -9,7 +9,8 @@ from klog.commands.dump.problems import Problems
 from klog.formats.errors import FormatError, KlogError
 from klog.formats.names import FileKind, FileState
 from klog.storage.files import open_for_reading
-from klog.storage.index_check import IndexProblem, check_indexes, read_for_check
+from klog.storage.index_check import IndexProblem, check_indexes
+from klog.storage.index_file import IndexFile, read_index
 from klog.storage.kafka_files import files_of
 
 _CURE = "`klog rebuild-index` builds a new one from the segment"
@@ -34,12 +35,16 @@ def _check(file: DumpFile, base_offset: int, problems: Problems) -> None:
         found = check_indexes(
             opened,
             base_offset,
-            read_for_check(offset_path, FileKind.OFFSET_INDEX) if os.path.exists(offset_path) else None,
-            read_for_check(time_path, FileKind.TIME_INDEX) if os.path.exists(time_path) else None,
+            _index(offset_path, FileKind.OFFSET_INDEX),
+            _index(time_path, FileKind.TIME_INDEX),
             active=_is_active(file, base_offset),
         )
     _report(offset_path, found.offset_problem, problems)
     _report(time_path, found.time_problem, problems)
+
+
+def _index(path: str, kind: FileKind) -> IndexFile | None:
+    return read_index(path, kind, sorted_only=True) if os.path.exists(path) else None
 
 
 def _is_active(file: DumpFile, base_offset: int) -> bool:

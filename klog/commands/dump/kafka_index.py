@@ -21,6 +21,7 @@ from klog.commands.dump.kafka_segment import SegmentBatches
 from klog.commands.dump.output_buffer import OutputBuffer
 from klog.commands.dump.plan import KafkaFlags
 from klog.formats.errors import CorruptRecordError
+from klog.formats.names import FileKind
 from klog.formats.packed import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY, TXN_INDEX_ENTRY
 from klog.storage.files import read_whole
 from klog.storage.index_file import IndexFile, read_index
@@ -94,7 +95,7 @@ class IndexDump:
     def offset_index(self, path: str, name: str) -> None:
         """Print a `.index`. Raises KlogError if the tool ends with an exception."""
         with self._segment_beside(path, name) as (base_offset, segment):
-            index = _OffsetIndex(base_offset, read_index(path, OFFSET_INDEX_ENTRY.size))
+            index = _OffsetIndex(base_offset, read_index(path, FileKind.OFFSET_INDEX))
             shown = java.java_path(path)
             if not len(index):
                 self.buffer.write(f"{shown} is empty.\n")
@@ -108,8 +109,8 @@ class IndexDump:
     def time_index(self, path: str, name: str) -> None:
         """Print a `.timeindex`. Raises KlogError if the tool ends with an exception."""
         with self._segment_beside(path, name) as (base_offset, segment):
-            offsets = read_index(_beside(path, name, ".index"), OFFSET_INDEX_ENTRY.size)
-            times = read_index(path, TIME_INDEX_ENTRY.size)
+            offsets = read_index(_beside(path, name, ".index"), FileKind.OFFSET_INDEX)
+            times = read_index(path, FileKind.TIME_INDEX)
             if self.flags.index_sanity_check:
                 _check_time_sanity(times, base_offset)
                 self.buffer.write(f"{java.java_path(path)} passed sanity check.\n")

@@ -11,13 +11,14 @@ from dataclasses import dataclass
 
 from klog.config.topic import TopicConfig
 from klog.formats.columns import BatchTable
-from klog.formats.constants import OFFSET_INDEX_ENTRY_BYTES, TIME_INDEX_ENTRY_BYTES
+from klog.formats.constants import TIME_INDEX_ENTRY_BYTES
 from klog.formats.errors import StorageError
 from klog.formats.names import FileKind, TopicPartition
 from klog.storage.chunks import chunks
 from klog.storage.cleaner.source import position_of
 from klog.storage.cleaner.view import LastRecord, LastRecords, LogView, SegmentView
 from klog.storage.files import open_for_reading, read_whole
+from klog.storage.index_file import INDEX_ENTRIES
 from klog.storage.partition_files import PartitionFiles, list_partition
 from klog.storage.producer_snapshots import Snapshots
 from klog.storage.producer_state import DEFAULT_PRODUCER_EXPIRATION_MS, ProducerState
@@ -102,7 +103,7 @@ def _index(files: PartitionFiles, kind: FileKind, base_offset: int, *, in_use: b
             cure="run `klog rebuild-index` first",
         )
     data = read_whole(files.file(kind, base_offset))
-    entry_bytes = OFFSET_INDEX_ENTRY_BYTES if kind is FileKind.OFFSET_INDEX else TIME_INDEX_ENTRY_BYTES
+    entry_bytes = INDEX_ENTRIES[kind].size
     if in_use:  # a broker cuts the zeros off when it closes the segment
         used_bytes = len(data.rstrip(b"\0"))
         return data[: -(-used_bytes // entry_bytes) * entry_bytes]

@@ -7,17 +7,16 @@ damage, and a record with a damaged key may seem to supersede another.
 from __future__ import annotations
 
 import os
-from array import array
 from collections.abc import Iterator
 from typing import Final
 
 from klog.formats import kernel
 from klog.formats.columns import STOP_BAD_SIZE, BatchTable
-from klog.formats.constants import OFFSET_INDEX_ENTRY_BYTES
 from klog.formats.errors import CorruptRecordError
-from klog.formats.packed import OFFSET_INDEX_ENTRY
+from klog.formats.names import FileKind
 from klog.storage.chunks import chunks
 from klog.storage.files import open_for_reading, read_whole
+from klog.storage.index_file import index_entries
 from klog.storage.producer_state import AbortedTxn, unpack_aborted
 
 _NEWEST_MAGIC: Final = 2
@@ -62,14 +61,10 @@ def position_of(index_path: str, base_offset: int, offset: int) -> int:
     """The position from which to read for `offset`, from the segment's offset index; 0 if that does not
     help.
     """
-    if offset <= base_offset or not os.path.exists(index_path):
+    if offset <= base_offset:
         return 0
-    data = read_whole(index_path)
-    entries = array("i", data[: len(data) // OFFSET_INDEX_ENTRY_BYTES * OFFSET_INDEX_ENTRY_BYTES])
-    entries.byteswap()
     position = 0
-    for relative, at in zip(entries[0::2], entries[1::2], strict=True):
-        # The pre-allocated part of an index is zeros.
+    for relative, at in _indexed(index_path):
         if relative > offset - base_offset or at <= position:
             break
         position = at
@@ -80,13 +75,16 @@ def indexed_positions(index_path: str, start_bytes: int, end_bytes: int) -> Iter
     """The positions in an offset index that lie between two others, as far as they ascend; none without an
     index.
     """
-    data = read_whole(index_path) if os.path.exists(index_path) else b""
-    whole = len(data) // OFFSET_INDEX_ENTRY_BYTES * OFFSET_INDEX_ENTRY_BYTES
     last = start_bytes
-    for _, position in OFFSET_INDEX_ENTRY.iter_unpack(data[:whole]):
+    for _, position in _indexed(index_path):
         if last < position < end_bytes:
             last = position
             yield position
+
+
+def _indexed(index_path: str) -> Iterator[tuple[int, int]]:
+    data = read_whole(index_path) if os.path.exists(index_path) else b""
+    return index_entries(FileKind.OFFSET_INDEX, data)
 
 
 def aborted_txns(path: str) -> list[AbortedTxn]:
