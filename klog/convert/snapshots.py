@@ -14,12 +14,11 @@ from itertools import pairwise
 
 from klog.formats.columns import BatchTable
 from klog.formats.constants import INT64_MAX
-from klog.formats.errors import FormatError
 from klog.formats.names import FileKind, segment_file
 from klog.storage.chunks import chunks
 from klog.storage.files import open_for_reading, read_whole, write_atomically
 from klog.storage.partition_files import PartitionFiles, list_partition
-from klog.storage.producer_state import ProducerState, pack_snapshot, unpack_snapshot
+from klog.storage.producer_state import ProducerState, newest_state, pack_snapshot
 
 
 def write_snapshots(directory: str, target: str, bases: Iterable[int]) -> None:
@@ -58,9 +57,8 @@ class _Follower:
         row = bisect_left(table.last_offset, state.end_offset)
         while row < len(table) and self._wanted:
             end = bisect_left(table.last_offset, self._wanted[-1], row)
-            while row < end:
-                row = state.take(data, table, row, end)
-                row += row < end  # a control batch that does not decode
+            state.follow(data, table, row, end)
+            row = max(row, end)
             if end < len(table):
                 state.end_offset = self._wanted.pop()
                 path = os.path.join(self._target, segment_file(FileKind.PRODUCER_SNAPSHOT, state.end_offset))
@@ -69,14 +67,8 @@ class _Follower:
 
 def _newest(files: PartitionFiles, offset: int) -> ProducerState:
     """The producers of the newest valid snapshot up to an offset; none if there is no snapshot."""
-    for at in reversed(files.snapshots):
-        if at > offset:
-            continue
-        try:
-            entries = unpack_snapshot(read_whole(files.file(FileKind.PRODUCER_SNAPSHOT, at)))
-        except FormatError:
-            continue  # a broker takes the next older one, too
-        state = ProducerState(at)
-        state.load(entries, now_ms=0, expiration_ms=INT64_MAX)
-        return state
-    return ProducerState(0)
+    state = newest_state(
+        (at for at in reversed(files.snapshots) if at <= offset),
+        lambda at: read_whole(files.file(FileKind.PRODUCER_SNAPSHOT, at)),
+    )
+    return ProducerState(0) if state is None else state

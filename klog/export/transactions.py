@@ -15,7 +15,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from klog.export.files import read_small
 from klog.export.open_segment import OpenSegment
@@ -28,9 +27,7 @@ from klog.formats.constants import CONTROL_BIT, TXN_INDEX_ENTRY_BYTES, TXN_INDEX
 from klog.formats.errors import FormatError, KlogError
 from klog.formats.packed import TXN_INDEX_ENTRY
 from klog.storage.batch_search import valid_batch, walk
-from klog.storage.producer_state import ProducerState, unpack_snapshot
-
-_NEVER_EXPIRED: Final = 1 << 62
+from klog.storage.producer_state import ProducerState, newest_state
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,18 +106,14 @@ def _entries(data: bytes, segment: SegmentFile) -> list[AbortedRange]:
 
 def _state_before(replica: Replica, offset: int, problems: list[KlogError]) -> ProducerState:
     """The state at the newest valid snapshot at or before `offset`; an empty state if there is none."""
-    for at, path in reversed(replica.snapshots):
-        if at > offset:
-            continue
-        try:
-            entries = unpack_snapshot(read_small(path))
-        except KlogError as error:
-            problems.append(error.at(path))
-            continue
-        state = ProducerState(at)
-        state.load(entries, 0, _NEVER_EXPIRED)
-        return state
-    return ProducerState(0)
+    paths = {at: path for at, path in replica.snapshots if at <= offset}
+    state = newest_state(
+        reversed(paths),
+        lambda at: read_small(paths[at]),
+        on_bad=lambda at, error: problems.append(error.at(paths[at])),
+        errors=KlogError,
+    )
+    return ProducerState(0) if state is None else state
 
 
 def _follow(state: ProducerState, extent: Extent) -> None:
@@ -137,9 +130,7 @@ def _follow(state: ProducerState, extent: Extent) -> None:
             while end > row and table.base_offset[end - 1] >= extent.end_offset:
                 end -= 1
             for damaged in [*_damaged_markers(data, table, row, end), end]:
-                while row < damaged:
-                    # A control batch that does not decode is skipped.
-                    row = state.take(data, table, row, damaged) + 1
+                state.follow(data, table, row, damaged)
                 row = damaged + 1
 
 

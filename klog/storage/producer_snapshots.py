@@ -11,17 +11,17 @@ from typing import Final
 
 from klog.formats.columns import STOP_BAD_SIZE, BatchTable
 from klog.formats.constants import INT64_MAX
-from klog.formats.errors import FormatError
+from klog.formats.errors import KlogError
 from klog.formats.markers import BadMarker
 from klog.storage.chunks import chunks
 from klog.storage.files import open_for_reading, read_whole
 from klog.storage.producer_history import History
-from klog.storage.producer_state import ProducerState, pack_snapshot, unpack_snapshot
+from klog.storage.producer_state import ProducerState, newest_state, pack_snapshot
 from klog.storage.segment_split import OpenSegment
 
 _ENDS_EARLY: Final = BadMarker("batches end early", "CorruptRecordException")
 
-OnBadSnapshot = Callable[[int, FormatError], None]
+OnBadSnapshot = Callable[[int, KlogError], None]
 
 
 def replay(
@@ -42,10 +42,7 @@ def replay(
             row = 0
             while row < len(table) and table.last_offset[row] < start_offset:
                 row += 1
-            while row < len(table):
-                row = state.take(data, table, row)
-                if row < len(table):
-                    row += 1
+            state.follow(data, table, row)
     return table.stop != STOP_BAD_SIZE
 
 
@@ -130,22 +127,26 @@ class Snapshots:
         return state
 
     def _newest(self, log_start_offset: int) -> ProducerState:
-        for offset in reversed(self.offsets):
-            try:
-                data = self._taken[offset] if offset in self._taken else read_whole(self._paths[offset])
-                entries = unpack_snapshot(data)
-            except FormatError as error:
-                self.drop([offset])
-                if self._on_bad is not None:
-                    self._on_bad(offset, error)
-                continue
-            state = ProducerState(offset, self._history)
-            state.load(entries, self._now_ms, self._expiration_ms)
-            state.snapshot_offset = offset
-            return state
-        state = ProducerState(log_start_offset, self._history)
-        state.snapshot_offset = log_start_offset
+        state = newest_state(
+            reversed(self.offsets),
+            self._data,
+            on_bad=self._drop_bad,
+            now_ms=self._now_ms,
+            expiration_ms=self._expiration_ms,
+            history=self._history,
+        )
+        if state is None:
+            state = ProducerState(log_start_offset, self._history)
+            state.snapshot_offset = log_start_offset
         return state
+
+    def _data(self, offset: int) -> bytes:
+        return self._taken[offset] if offset in self._taken else read_whole(self._paths[offset])
+
+    def _drop_bad(self, offset: int, error: KlogError) -> None:
+        self.drop([offset])
+        if self._on_bad is not None:
+            self._on_bad(offset, error)
 
     def _replay(
         self, state: ProducerState, offset: int, log_start_offset: int, segments: Mapping[int, str]

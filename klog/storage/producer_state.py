@@ -9,7 +9,7 @@ snapshot to start from.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from klog.formats import kernel
@@ -18,6 +18,7 @@ from klog.formats.columns import BatchTable, RecordTable
 from klog.formats.constants import (
     CODEC_MASK,
     CONTROL_BIT,
+    INT64_MAX,
     NO_PRODUCER_EPOCH,
     NO_SEQUENCE,
     NO_TIMESTAMP,
@@ -28,7 +29,7 @@ from klog.formats.constants import (
     TRANSACTIONAL_BIT,
     TXN_INDEX_VERSION,
 )
-from klog.formats.errors import FormatError
+from klog.formats.errors import FormatError, KlogError
 from klog.formats.markers import BadMarker, bad_marker, decoded_marker
 from klog.formats.packed import SNAPSHOT_ENTRY, SNAPSHOT_HEADER, TXN_INDEX_ENTRY
 from klog.formats.wrapping import last_sequence, wrap_int32
@@ -84,9 +85,9 @@ class ProducerState:
         self.bad_markers: list[BadMarker] = []
         self._history = history
 
-    def load(self, entries: Iterable[ProducerEntry], now_ms: int, expiration_ms: int) -> None:
+    def load(self, entries: Iterable[ProducerEntry], now_ms: int = 0, expiration_ms: int = INT64_MAX) -> None:
         """Add the entries of a snapshot, without producers that were idle too long and have no open
-        transaction.
+        transaction. By default all are added.
         """
         for entry in entries:
             if entry.txn_first_offset < 0 and now_ms - entry.timestamp >= expiration_ms:
@@ -118,6 +119,12 @@ class ProducerState:
                 self._note_batches(table, producer_ids, first)
         self._advance(table, last)
         return last
+
+    def follow(self, data: Bytes, table: BatchTable, first: int = 0, last: int | None = None) -> None:
+        """As `take`, but control batches that do not decode are skipped: they end no transaction."""
+        last = len(table) if last is None else last
+        while first < last:
+            first = self.take(data, table, first, last) + 1
 
     def _advance(self, table: BatchTable, end: int) -> None:
         """Only magic 2 batches move the end, because older ones have no producers."""
@@ -268,6 +275,35 @@ def unpack_snapshot(data: Bytes) -> list[ProducerEntry]:
         ProducerEntry(*fields)
         for fields in SNAPSHOT_ENTRY.iter_unpack(memoryview(data)[SNAPSHOT_HEADER_BYTES:end])
     ]
+
+
+def newest_state(
+    offsets: Iterable[int],
+    data_of: Callable[[int], bytes],
+    *,
+    on_bad: Callable[[int, KlogError], None] | None = None,
+    errors: type[KlogError] = FormatError,
+    now_ms: int = 0,
+    expiration_ms: int = INT64_MAX,
+    history: History | None = None,
+) -> ProducerState | None:
+    """The producers of the newest valid snapshot; None if there is none.
+
+    `offsets` are those of the snapshots, descending. Those with one of the `errors` are passed over; `on_bad`
+    gets their errors.
+    """
+    for offset in offsets:
+        try:
+            entries = unpack_snapshot(data_of(offset))
+        except errors as error:
+            if on_bad is not None:
+                on_bad(offset, error)
+            continue
+        state = ProducerState(offset, history)
+        state.load(entries, now_ms, expiration_ms)
+        state.snapshot_offset = offset
+        return state
+    return None
 
 
 def hash_map_order(producer_ids: list[int]) -> list[int]:

@@ -19,7 +19,7 @@ from klog.formats import partition_metadata
 from klog.formats.checkpoints import EpochEntry
 from klog.formats.columns import BatchTable
 from klog.formats.constants import INT32_MAX, TXN_INDEX_ENTRY_BYTES
-from klog.formats.errors import FormatError, StorageError
+from klog.formats.errors import FormatError, KlogError, StorageError
 from klog.formats.markers import BadMarker
 from klog.formats.names import FileKind, segment_file
 from klog.formats.packed import TXN_INDEX_ENTRY
@@ -70,7 +70,7 @@ def plan_recovery(path: str, settings: RecoverySettings) -> RecoveryPlan:
     findings.extend(resolved.findings)
     findings.extend(_topic_id(files))
 
-    def bad_snapshot(offset: int, error: FormatError) -> None:
+    def bad_snapshot(offset: int, error: KlogError) -> None:
         name = segment_file(FileKind.PRODUCER_SNAPSHOT, offset)
         findings.append(Finding(name, error.what, "deletes it and takes the next older snapshot"))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from klog.formats import kernel
 from klog.formats.checksums import Bytes
@@ -20,11 +20,9 @@ from klog.storage.chunks import chunks
 from klog.storage.files import open_for_reading, read_whole
 from klog.storage.hidden_batches import HiddenBatches
 from klog.storage.kafka_files import KafkaFile
-from klog.storage.producer_state import AbortedTxn, ProducerState, unpack_snapshot
+from klog.storage.producer_state import AbortedTxn, ProducerState, newest_state
 from klog.storage.read_bounds import ReadBounds
 from klog.storage.select import Bounds
-
-_NEVER_EXPIRED: Final = 1 << 62
 
 
 class Transactions(NamedTuple):
@@ -80,19 +78,17 @@ def _start(
     logs: Sequence[KafkaFile], snapshots: dict[int | None, KafkaFile], offset: int
 ) -> tuple[int, ProducerState]:
     """The last segment at or before `offset` whose snapshot is valid, and the state there; else the first."""
-    for number in range(len(logs) - 1, 0, -1):
-        base = logs[number].base_offset
-        snapshot = snapshots.get(base)
-        if base is None or base > offset or snapshot is None:
-            continue
-        try:
-            entries = unpack_snapshot(read_whole(snapshot.path))
-        except KlogError:
-            continue  # an older one, or the start of the log, does as well
-        state = ProducerState(base)
-        state.load(entries, 0, _NEVER_EXPIRED)
-        return number, state
-    return 0, ProducerState()
+    number_of = {
+        log.base_offset: number
+        for number, log in enumerate(logs)
+        if number and log.base_offset is not None and log.base_offset <= offset
+    }
+    state = newest_state(
+        (base for base in reversed(number_of) if base in snapshots),
+        lambda base: read_whole(snapshots[base].path),
+        errors=KlogError,  # an older one, or the start of the log, does as well
+    )
+    return (0, ProducerState()) if state is None else (number_of[state.end_offset], state)
 
 
 def _follow(state: ProducerState, path: str) -> None:
@@ -100,10 +96,7 @@ def _follow(state: ProducerState, path: str) -> None:
     with open_for_reading(path) as file:
         for data in chunks(file, table):
             for first, last in _valid_runs(data, table):
-                row = first
-                while row < last:
-                    # A control batch that does not decode ends no transaction.
-                    row = state.take(data, table, row, last) + 1
+                state.follow(data, table, first, last)
 
 
 def _valid_runs(data: Bytes, table: BatchTable) -> Iterator[tuple[int, int]]:

@@ -147,7 +147,7 @@ def _against_replay(
     first = segments[0].base_offset
     state = ProducerState(first)
     if first in valid:
-        state.load(valid[first], 0, 1 << 62)
+        state.load(valid[first])
     for facts in segments:
         problems += _compare(files, facts.base_offset, valid, state)
         replay(state, files.file(FileKind.LOG, facts.base_offset))
