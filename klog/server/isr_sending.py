@@ -24,7 +24,7 @@ from klog.replication.timing_wheel import TimedCall
 from klog.server.controller_channel import ToController
 from klog.server.isr_messages import alter_partition_answers, alter_partition_request
 from klog.server.transactions.broker_messages import known_error
-from klog.server.transactions.broker_threads import Worker
+from klog.storage.worker import Worker
 
 logger = logging.getLogger(__name__)
 
@@ -68,6 +68,7 @@ class IsrSending:
         self.counts = IsrCounts()
         self._stopped = False
         self._worker = Worker("klog-isr-changes", self._work)
+        self._worker.start()
         self._checker: Worker | None = None
 
     def propose(self, key: TopicPartition) -> None:
@@ -82,6 +83,7 @@ class IsrSending:
     def check_every(self, period_ms: int) -> None:
         """`check` now and then, on a thread of its own: flushes to a slow disk must not hold it up."""
         self._checker = Worker("klog-isr-check", self.check)
+        self._checker.start()
         self._check_now(period_ms)
 
     def _check_now(self, period_ms: int) -> None:

@@ -12,6 +12,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from klog.formats.errors import KlogError, StorageError
@@ -26,11 +27,13 @@ from klog.storage.cleaner.log_cleaner import LogCleaner
 from klog.storage.log.log_factory import marked_path
 from klog.storage.log.log_manager import LogManager
 from klog.storage.log.log_map import parent_of
+from klog.storage.worker import Worker
 
 logger = logging.getLogger(__name__)
 
 _THROTTLED_PAUSE_S: Final = 0.1
 _BUSY_PAUSE_MS: Final = 20
+_RETRY_S: Final = 1.0
 _ROLES_THAT_MOVE: Final = frozenset((Role.LEADER, Role.FOLLOWER))
 
 
@@ -47,7 +50,7 @@ class _Worker:
     """The moves of one thread, in the order of their partitions' names."""
 
     moves: dict[TopicPartition, _Move] = field(default_factory=dict)
-    thread: threading.Thread | None = None
+    thread: Worker | None = None
 
 
 class LogDirMoves:
@@ -80,7 +83,7 @@ class LogDirMoves:
         self._clock_ms = clock_ms
         # Held while a request is carried out: two at once would make two future logs of one replica.
         self._altering = threading.Lock()
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
         self._workers = [_Worker() for _ in range(threads)]
         # Role changes that have not been looked at: the replica manager's lock is held when they come.
         self._news: list[RoleChange] = []
@@ -148,13 +151,12 @@ class LogDirMoves:
             or change.partition in self._worker(change.partition).moves
         ]
         if relevant:
-            with self._changed:
+            with self._lock:
                 self._news += relevant
-                self._start(self._workers[0])
-                self._changed.notify_all()
+                self._wake(self._workers[0])
 
     def _look_at_news(self) -> None:
-        with self._changed:
+        with self._lock:
             news, self._news = self._news, []
         for change in news:
             future = self._logs.futures.get(change.partition)
@@ -174,15 +176,14 @@ class LogDirMoves:
             return
         # Without a lock: a cleaning in progress has to end.
         self._cleaner.abort_and_pause(partition)
-        with self._changed:
+        with self._lock:
             hosted, future = self._replicas.partitions.get(partition), self._logs.futures.get(partition)
             if hosted is not None and future is not None and not self._is_copied(partition):
                 moves = self._worker(partition).moves
                 # An earlier move, whose thread has not noticed yet that it is over, leaves its pause to this.
                 has_paused = partition in moves
                 moves[partition] = _Move(LogDirMove(hosted, future, self._logs.futures))
-                self._start(self._worker(partition))
-                self._changed.notify_all()
+                self._wake(self._worker(partition))
                 if not has_paused:
                     return
         self._cleaner.resume([partition])
@@ -198,7 +199,7 @@ class LogDirMoves:
 
     def _drop(self, partition: TopicPartition, only: _Move | None = None) -> None:
         """Copy a replica no more; if `only` is given and another move has replaced it, that one goes on."""
-        with self._changed:
+        with self._lock:
             moves = self._worker(partition).moves
             move = moves.get(partition)
             if move is None or only not in (None, move):
@@ -206,49 +207,50 @@ class LogDirMoves:
             del moves[partition]
         self._cleaner.resume([partition])
 
-    def _start(self, worker: _Worker) -> None:
-        if worker.thread is None and not self._closed:
+    def _wake(self, worker: _Worker) -> None:
+        """Let a thread look at its moves. The caller holds the lock."""
+        if self._closed:
+            return
+        if worker.thread is None:
             name = f"klog-alter-log-dirs-{self._workers.index(worker)}"
-            worker.thread = threading.Thread(target=self._run, args=(worker,), name=name, daemon=True)
+            buffer = bytearray(COPIED_AT_ONCE_BYTES)
+            worker.thread = Worker(name, partial(self._run, worker, buffer), retry_s=_RETRY_S)
             worker.thread.start()
+        worker.thread.wake()
 
     def close(self) -> None:
         """End the threads. Idempotent."""
-        with self._changed:
+        with self._lock:
             self._closed = True
-            self._changed.notify_all()
-        for worker in self._workers:
-            if worker.thread is not None:
-                worker.thread.join()
+            threads = [worker.thread for worker in self._workers if worker.thread is not None]
+        for thread in threads:
+            thread.stop()
+        for thread in threads:
+            thread.join()
 
     # -- threads ---------------------------------------------------------------------------------------------
 
-    def _run(self, worker: _Worker) -> None:
-        buffer = bytearray(COPIED_AT_ONCE_BYTES)
-        while True:
-            with self._changed:
-                if not self._news and not self._closed:
-                    self._changed.wait(self._pause_s(worker))
-                if self._closed:
-                    return
-            self._look_at_news()
-            move = self._next(worker)
-            if move is not None and not self._throttle.exceeded(self._timer_ms()):
-                self._step(move, buffer)
+    def _run(self, worker: _Worker, buffer: bytearray) -> float | None:
+        """One step of the move that is copied now; how long there is nothing to do then."""
+        self._look_at_news()
+        move = self._next(worker)
+        if move is not None and not self._throttle.exceeded(self._timer_ms()):
+            self._step(move, buffer)
+        return self._pause_s(worker)
 
     def _pause_s(self, worker: _Worker) -> float | None:
         """How long there is nothing to do, None: until something changes."""
-        if not worker.moves:
+        with self._lock:
+            resume_ms = min((move.resume_ms for move in worker.moves.values()), default=None)
+        if resume_ms is None:
             return None
         now_ms = self._timer_ms()
-        if self._throttle.exceeded(now_ms):
-            return _THROTTLED_PAUSE_S
-        return max(0, min(move.resume_ms for move in worker.moves.values()) - now_ms) / 1000
+        return _THROTTLED_PAUSE_S if self._throttle.exceeded(now_ms) else max(0, resume_ms - now_ms) / 1000
 
     def _next(self, worker: _Worker) -> _Move | None:
         """The move that is copied now: the first one, so that it ends before others begin."""
         now_ms = self._timer_ms()
-        with self._changed:
+        with self._lock:
             for partition in sorted(worker.moves):
                 if worker.moves[partition].resume_ms <= now_ms:
                     return worker.moves[partition]

@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
+from typing import Final
 
 from klog.replication.purgatory import Timer
+from klog.storage.worker import Worker
+
+_RETRY_S: Final = 0.1
 
 
 class TimerThread:
     """Drives one `Timer`. Without timeouts it sleeps; one that is due before all others wakes it."""
 
     def __init__(self, clock_ms: Callable[[], int]) -> None:
-        self._woken = threading.Event()
-        self._stopping = False
-        self.timer = Timer(clock_ms, self._woken.set)
-        self._thread = threading.Thread(target=self._run, name="klog-timer", daemon=True)
+        self._worker = Worker("klog-timer", self._advance, retry_s=_RETRY_S)
+        self.timer = Timer(clock_ms, self._worker.wake)
 
     def start(self) -> None:
         """Start the thread."""
-        self._thread.start()
+        self._worker.start()
 
     def stop(self) -> None:
         """Stop the thread. Timeouts that are not due are dropped."""
-        self._stopping = True
-        self._woken.set()
-        self._thread.join()
+        self._worker.stop()
+        self._worker.join()
 
-    def _run(self) -> None:
-        while not self._stopping:
-            wait_ms = self.timer.wait_ms()
-            self._woken.wait(None if wait_ms is None else wait_ms / 1000)
-            # Cleared before the timer is read: a timeout that starts now is either seen, or wakes again.
-            self._woken.clear()
-            self.timer.advance()
+    def _advance(self) -> float | None:
+        self.timer.advance()
+        wait_ms = self.timer.wait_ms()
+        return None if wait_ms is None else wait_ms / 1000

@@ -7,10 +7,10 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from queue import SimpleQueue
 from typing import Final
 
 from klog.client.connection import ReconnectingConnection
+from klog.storage.worker import Worker
 
 logger = logging.getLogger(__name__)
 
@@ -19,47 +19,8 @@ _STOP_S: Final = 1.0
 Connect = Callable[[int], ReconnectingConnection]
 """Makes a connection to the broker of this id without opening it."""
 
-Work = Callable[[int, ReconnectingConnection], object]
-"""Sends all that waits for the broker of this id. Its errors are its own affair."""
-
-
-class Worker:
-    """A thread that runs `work` after each `wake`. It starts at once and ends with `stop`."""
-
-    def __init__(self, name: str, work: Callable[[], object]) -> None:
-        self._work = work
-        self._woken: SimpleQueue[None] = SimpleQueue()
-        self._stopping = False
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
-
-    def wake(self) -> None:
-        """Let the work be done, soon; once more if it is being done now."""
-        self._woken.put(None)
-
-    def stop(self) -> None:
-        """Let the thread end when its work is done; it does not wait for that."""
-        self._stopping = True
-        self._woken.put(None)
-
-    def join(self, timeout_s: float | None = None) -> bool:
-        """Wait until the thread has ended, or for so long; whether it has."""
-        self._thread.join(timeout_s)
-        return not self._thread.is_alive()
-
-    def _run(self) -> None:
-        while True:
-            self._woken.get()
-            # Before the work looks for what there is to do: what comes now is seen, or wakes again.
-            while not self._woken.empty():
-                self._woken.get()
-            if self._stopping:
-                return
-            try:
-                self._work()
-            except Exception:
-                # The rest must not wait for ever because of one defect.
-                logger.exception("the work of thread %s failed", self._thread.name)
+Work = Callable[[int, ReconnectingConnection], None]
+"""Sends all that waits for the broker of this id. It handles all expected errors itself."""
 
 
 class BrokerThreads:
@@ -85,6 +46,7 @@ class BrokerThreads:
             if known is None:
                 connection = self._connect(broker_id)
                 worker = Worker(f"{self._name}-{broker_id}", partial(self._work, broker_id, connection))
+                worker.start()
                 known = self._workers[broker_id] = worker, connection
         known[0].wake()
 

@@ -28,10 +28,11 @@ from klog.protocol.transaction_messages import TxnMarker, read_written_markers, 
 from klog.replication.purgatory import Timer
 from klog.replication.timing_wheel import TimedCall
 from klog.server.transactions.broker_messages import known_error
-from klog.server.transactions.broker_threads import BrokerThreads, Connect, Worker
+from klog.server.transactions.broker_threads import BrokerThreads, Connect
 from klog.server.transactions.leaders import UNKNOWN, LeaderOf
 from klog.server.transactions.marker_queues import Entry, MarkerQueues, OnWritten, Transaction, judged
 from klog.server.transactions.marker_writing import MarkerErrors
+from klog.storage.worker import Worker
 
 logger = logging.getLogger(__name__)
 
@@ -72,6 +73,7 @@ class MarkerSending:
         self._lookups = 0  # in a row that left a leader unknown
         self._threads = BrokerThreads("klog-txn-markers", connect, self._send_to)
         self._lookup = Worker("klog-txn-marker-leaders", self._look_up)
+        self._lookup.start()
 
     @property
     def waiting(self) -> int:

@@ -15,6 +15,8 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from klog.storage.worker import Worker
+
 _log = logging.getLogger(__name__)
 
 _MS_PER_S: Final = 1000
@@ -37,19 +39,19 @@ class Scheduler:
         self._clock_ms = clock_ms
         self._due: list[tuple[int, int, Callable[[], object]]] = []
         self._order = itertools.count()
-        self._changed = threading.Condition()
-        self._stopping = False
-        self._thread = threading.Thread(target=self._run, name="klog-scheduler", daemon=True)
+        self._lock = threading.Lock()
+        self._worker = Worker("klog-scheduler", self._run)
 
     def start(self) -> None:
         """Start the thread."""
-        self._thread.start()
+        self._worker.start()
+        self._worker.wake()
 
     def after(self, delay_ms: int, task: Callable[[], object]) -> None:
         """Run `task` once, after `delay_ms`."""
-        with self._changed:
+        with self._lock:
             heapq.heappush(self._due, (self._clock_ms() + delay_ms, next(self._order), task))
-            self._changed.notify()
+        self._worker.wake()
 
     def every(self, period_ms: int, task: Callable[[], object], *, first_after_ms: int | None = None) -> None:
         """Run `task` again and again, each time `period_ms` after the last run has ended."""
@@ -65,8 +67,8 @@ class Scheduler:
     def run_due(self) -> int | None:
         """Run all tasks that are due; the milliseconds until the next task, None if there is none."""
         while True:
-            with self._changed:
-                if self._stopping or not self._due:
+            with self._lock:
+                if self._worker.is_stopping or not self._due:
                     return None
                 wait_ms = self._due[0][0] - self._clock_ms()
                 if wait_ms > 0:
@@ -79,15 +81,9 @@ class Scheduler:
 
     def stop(self) -> None:
         """Stop after the task that is running; tasks that are not due are dropped."""
-        with self._changed:
-            self._stopping = True
-            self._changed.notify()
-        if self._thread.is_alive() and self._thread is not threading.current_thread():
-            self._thread.join()
+        self._worker.stop()
+        self._worker.join()
 
-    def _run(self) -> None:
-        while not self._stopping:
-            wait_ms = self.run_due()
-            with self._changed:
-                if not self._stopping and not (self._due and self._due[0][0] <= self._clock_ms()):
-                    self._changed.wait(None if wait_ms is None else wait_ms / _MS_PER_S)
+    def _run(self) -> float | None:
+        wait_ms = self.run_due()
+        return None if wait_ms is None else wait_ms / _MS_PER_S
