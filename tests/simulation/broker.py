@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -36,7 +36,6 @@ from klog.replication.partition import ALL_IN_SYNC, PartitionError, ReplicaConte
 from klog.replication.purgatory import Purgatory, Timer
 from klog.replication.replica_manager import ReplicaManager
 from klog.replication.replica_waits import PartitionWait
-from klog.replication.roles import Role, RoleChange
 from klog.server.handlers.fetch import FetchHandler
 from klog.server.handlers.fetch_sessions import FetchSessions
 from klog.server.handlers.partition_lookup import PartitionLookup
@@ -51,7 +50,7 @@ from tests.simulation.bytes_requests import ByteRequest
 from tests.simulation.control_sending import Sender
 from tests.simulation.coordinators import Coordinators
 from tests.simulation.disk import Disk, Tasks
-from tests.simulation.following import Following, answer_epoch_ends, answer_offsets, encoded
+from tests.simulation.following import answer_epoch_ends, answer_offsets, encoded, follow
 from tests.simulation.history import Seen
 from tests.simulation.isr_loop import MAX_LAG_MS, IsrLoop
 from tests.simulation.scheduler import US_PER_MS, Process, stream
@@ -147,8 +146,7 @@ class SimulatedBroker:
             self.delete_purgatory,
             lambda names: read_topic_ids(self.session, names),
         )
-        self.replicas.add_listener(self._on_roles)
-        self.following = Following(self)
+        follow(self)
         self.isr = IsrLoop(self)
         self.lookup = PartitionLookup(self.replicas, self.cache)
         self._fetches = FetchHandler(
@@ -159,7 +157,6 @@ class SimulatedBroker:
             10 << 20,
             BrokerTopicStats(),
         )
-        self._changed_roles: dict[TopicPartition, Role] = {}
         if world.internal_partitions:
             self.coordinators = Coordinators(self, world.internal_partitions)
 
@@ -278,13 +275,7 @@ class SimulatedBroker:
                 if self.replicas.accepts(request.controller_epoch):
                     self.cache.update(request)
                     response = ControlResponse()
-        changed, self._changed_roles = self._changed_roles, {}
-        if changed:
-            self.following.roles_changed(changed)
         answer(response)
-
-    def _on_roles(self, changes: Sequence[RoleChange]) -> None:
-        self._changed_roles |= {each.partition: each.new for each in changes}
 
     # -- clients and followers -------------------------------------------------------------------------------
 
@@ -375,8 +366,6 @@ class SimulatedBroker:
         """What `LogEvents` does."""
         assert directory in self.world.failing, f"{directory} has failed: {why}"
         self.replicas.directory_failed(partitions)
-        changed, self._changed_roles = self._changed_roles, {}
-        self.following.roles_changed(changed)
         self.after(US_PER_MS, self._announce_failure)
 
     def _announce_failure(self) -> None:

@@ -1,13 +1,15 @@
-"""The follower side of a simulated broker: a `Fetcher` for each leader, driven as its thread does."""
+"""The follower side of a simulated broker: a `FetchDriver` for each leader."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
+from klog.drivers.fetching import FetchDriver, FetchListeners
 from klog.formats.names import TopicPartition
 from klog.protocol.fetch_request import encode_fetch_request
-from klog.protocol.fetch_response import FetchResponse, decode_fetch_response
+from klog.protocol.fetch_response import decode_fetch_response
 from klog.replication.fetching.fetcher import Fetcher
 from klog.replication.fetching.values import (
     AskEpochEnds,
@@ -18,101 +20,81 @@ from klog.replication.fetching.values import (
     FetchSettings,
     OffsetAnswered,
 )
-from klog.replication.following import start_of
-from klog.replication.roles import Role
-from tests.simulation.scheduler import US_PER_MS
+from klog.server.fetching.manager import FetcherManager, NewThread
+from klog.storage.log.partition_log import PartitionLog
+from tests.simulation.driver_loop import DriverLoop, Reply, ask
 
 if TYPE_CHECKING:
     from tests.simulation.broker import SimulatedBroker
 
 BACKOFF_MS = 400
 MAX_WAIT_MS = 500
-_IDLE_CHECK_MS = 200
+FETCHERS = 1
 
 
-class FetcherLoop:
-    """Sends the requests of one fetcher, one at a time, and gives it what comes back."""
+class SimulatedFetcherThread:
+    """What `FetcherThread` does, in simulated time."""
 
     def __init__(self, broker: SimulatedBroker, leader_id: int) -> None:
         self._broker = broker
-        self.fetcher = Fetcher(
+        new_fetcher = partial(
+            Fetcher,
             leader_id,
             FetchSettings(broker.broker_id, max_wait_ms=MAX_WAIT_MS, backoff_ms=BACKOFF_MS),
             broker.replicas,
             broker_epoch=lambda: broker.epoch,
             wall_clock_ms=broker.wall_ms,
-            truncated=broker.checkpoint,
         )
-        self._is_busy = False
-
-    def go_on(self) -> None:
-        """Send the next request, unless one is under way."""
-        if self._is_busy:
-            return
-        broker, now_ms = self._broker, self._broker.clock_ms()
-        request = self.fetcher.next_request(now_ms)
-        self._is_busy = True
-        if request is None:
-            if self.fetcher.states:
-                wait_ms = self.fetcher.idle_ms(now_ms)
-                wait_ms = _IDLE_CHECK_MS if wait_ms is None else max(1, min(wait_ms, _IDLE_CHECK_MS))
-                broker.after(wait_ms * US_PER_MS, self._free)
-            else:
-                self._is_busy = False
-            return
-        leader = broker.world.brokers.get(self.fetcher.leader_id)
-        broker.world.network.request(
-            broker.process,
-            None if leader is None else leader.process,
-            lambda answer: leader.answer_follower(request, answer),  # type: ignore[union-attr]
-            lambda response: self._answered(request, response),
-            lambda: self._failed(request),
+        self._driver = FetchDriver(
+            lambda truncated: new_fetcher(truncated=truncated),
+            FetchListeners(self._received, self._high_watermark_moved, self._truncated),
         )
+        self.fetcher = self._driver.fetcher
+        self.add = self._driver.add
+        self.remove = self._driver.remove
+        self.remove_all = self._driver.remove_all
+        self._loop = DriverLoop(broker, self._driver, self._send)
 
-    def _free(self) -> None:
-        self._is_busy = False
-        self.go_on()
+    @property
+    def is_idle(self) -> bool:
+        return self._driver.is_idle
 
-    def _answered(self, request: FetcherRequest, response: object) -> None:
-        broker = self._broker
-        if isinstance(request, Fetch):
-            response = decode_fetch_response(request.version, response)  # type: ignore[arg-type]
-        progress = self.fetcher.answered(request, response, broker.clock_ms())  # type: ignore[arg-type]
-        for key in progress.high_watermark_moved:
-            broker.fetch_purgatory.check_and_complete(key)
-        if isinstance(response, FetchResponse) and progress.record_bytes:
-            broker.world.counts["follower appends"] += 1
-        self._free()
+    @property
+    def is_alive(self) -> bool:
+        return not self._loop.is_stopped
 
-    def _failed(self, request: FetcherRequest) -> None:
-        self.fetcher.failed(request, self._broker.clock_ms())
-        self._free()
+    def start(self) -> None:
+        """The first partition wakes the loop."""
+
+    def stop(self) -> None:
+        self._loop.is_stopped = True
+
+    def _send(self, request: FetcherRequest, reply: Reply) -> None:
+        leader = self._broker.world.brokers.get(self.fetcher.leader_id)
+
+        def decoded(answer: Any) -> None:
+            is_fetched = isinstance(request, Fetch) and not isinstance(answer, Exception)
+            reply(decode_fetch_response(request.version, answer) if is_fetched else answer)
+
+        ask(self._broker, leader, lambda answer: leader.answer_follower(request, answer), decoded)  # type: ignore[union-attr]
+
+    def _received(self, received: Mapping[TopicPartition, int]) -> None:
+        self._broker.world.counts["follower appends"] += 1
+
+    def _high_watermark_moved(self, keys: Iterable[TopicPartition]) -> None:
+        for key in keys:
+            self._broker.replicas.appended(key, high_watermark_moved=True)
+
+    def _truncated(self, logs: Sequence[PartitionLog]) -> None:
+        for log in logs:
+            self._broker.checkpoint(log)
 
 
-class Following:
-    """All fetchers of one broker, by leader."""
-
-    def __init__(self, broker: SimulatedBroker) -> None:
-        self._broker = broker
-        self.loops: dict[int, FetcherLoop] = {}
-
-    def roles_changed(self, roles: Mapping[TopicPartition, Role]) -> None:
-        """Fetch these partitions from their present leaders, or no longer."""
-        for key, role in roles.items():
-            partition = self._broker.replicas.partitions.get(key)
-            start = None if partition is None or role is not Role.FOLLOWER else start_of(partition)
-            leader_id = -1 if partition is None else partition.state.leader
-            for each, loop in self.loops.items():
-                if start is None or each != leader_id:
-                    loop.fetcher.remove((key,))
-            if start is not None:
-                loop = self.loops.get(leader_id) or self._new(leader_id)
-                loop.fetcher.add({key: start})
-                loop.go_on()
-
-    def _new(self, leader_id: int) -> FetcherLoop:
-        self.loops[leader_id] = FetcherLoop(self._broker, leader_id)
-        return self.loops[leader_id]
+def follow(broker: SimulatedBroker) -> None:
+    """Copy what the broker is told to follow."""
+    new_thread = cast(NewThread, lambda leader_id, _number: SimulatedFetcherThread(broker, leader_id))
+    manager = FetcherManager(broker.replicas, new_thread, FETCHERS, lambda _leader_id: None)
+    broker.replicas.add_listener(manager.on_changes)
 
 
 def encoded(request: Fetch) -> bytes:

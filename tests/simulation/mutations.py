@@ -22,10 +22,10 @@ from klog.replication.internal_append import InternalAppends
 from klog.replication.isr import IsrState
 from klog.replication.partition import Partition
 from klog.replication.partition_state import PartitionState
+from klog.server.fetching import manager
 from klog.storage.log import loading
 from klog.storage.log.append_values import BatchInfo
 from klog.storage.log.producers import Producers
-from tests.simulation import following
 
 _APPEND_RECORDS = InternalAppends.append_records
 _APPEND_BUILT = InternalAppends.append_built
@@ -55,7 +55,7 @@ def truncation_to_high_watermark() -> Any:
     KIP-101, which ended the loss of records by this.
     """
     return _replaced(
-        (following, "start_of", _start_at_high_watermark),
+        (manager, "start_of", _start_at_high_watermark),
         (reading, "_divergence", lambda _log, _entry: None),
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from klog.config.broker import BrokerConfig
+from klog.drivers.fetching import FetchDriver, FetchListeners
 from klog.formats.names import TopicPartition
 from klog.metadata.cache import MetadataCache
 from klog.metadata.values import Endpoint
@@ -14,7 +15,7 @@ from klog.replication.fetching.fetcher import Fetcher
 from klog.replication.fetching.values import FetchSettings
 from klog.replication.replica_manager import ReplicaManager
 from klog.server.broker_channel import Tls, channel_to, no_tls
-from klog.server.fetching.fetcher_thread import FetcherThread, Surroundings
+from klog.server.fetching.fetcher_thread import FetcherThread
 from klog.server.fetching.manager import FetcherManager
 from klog.server.live_config import LiveConfig
 from klog.server.replication_throttles import replication_quota
@@ -70,9 +71,8 @@ def open_fetchers(
     config = live.broker()
     settings = fetch_settings(config, broker_id)
     quota = replication_quota("follower", live, broker_id)
-    around = Surroundings(
-        monotonic_ms,
-        config.number("request.timeout.ms"),
+    request_timeout_ms = config.number("request.timeout.ms")
+    listeners = FetchListeners(
         lambda received: _count(replicas, topic_stats, received),
         lambda keys: _high_watermark_moved(replicas, keys),
         lambda truncated: _truncated(logs, cleaner, truncated),
@@ -106,7 +106,8 @@ def open_fetchers(
             )
 
         name = f"ReplicaFetcherThread-{number}-{leader}"
-        return FetcherThread(name, new_fetcher, lambda: connect(leader, number), around)
+        driver = FetchDriver(new_fetcher, listeners)
+        return FetcherThread(name, driver, lambda: connect(leader, number), monotonic_ms, request_timeout_ms)
 
     def address_of(leader: int) -> Endpoint | None:
         broker = cache.snapshot.brokers.get(leader)

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from klog.drivers.fetching import FetchDriver, FetchListeners
 from klog.protocol.entity_fields import Entity
 from klog.protocol.errors import ConnectionLostError
 from klog.protocol.messages import decode_response, encode_request
 from klog.replication.fetching.fetcher import Fetcher
 from klog.replication.fetching.values import AskEpochEnds, AskOffsets, EpochAsked, FetchSettings
 from klog.replication.following import start_of
-from klog.server.fetching.fetcher_thread import FetcherThread, Surroundings
+from klog.server.fetching.fetcher_thread import FetcherThread
 from klog.server.fetching.requests import send
 from klog.server.handlers.list_offsets import ListOffsetsHandler
 from klog.server.handlers.offsets_for_leader_epoch import OffsetsForLeaderEpochHandler
@@ -87,8 +88,7 @@ class Copy:
         self.received: list[object] = []
         self.moved: list[object] = []
         self.truncated: list[object] = []
-        self.thread = FetcherThread(
-            "ReplicaFetcherThread-0-1",
+        driver = FetchDriver(
             lambda truncated: Fetcher(
                 BROKER,
                 FetchSettings(OTHER_BROKER, backoff_ms=20),
@@ -97,9 +97,10 @@ class Copy:
                 wall_clock_ms=self.follower.clock,
                 truncated=truncated,
             ),
-            lambda: self.wire,
-            Surroundings(monotonic_ms, 1000, self.received.append, self.moved.extend, self.truncated.extend),
+            FetchListeners(self.received.append, self.moved.extend, self.truncated.extend),
         )
+        name = "ReplicaFetcherThread-0-1"
+        self.thread = FetcherThread(name, driver, lambda: self.wire, monotonic_ms, 1000)
         self.thread.start()
 
     def add(self) -> None:
