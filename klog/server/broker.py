@@ -274,7 +274,6 @@ class Broker:
             lambda: self.broker_epoch,
             self.replicas,
             self.to_controller,
-            self.purgatories.timer.timer,
         )
         closing.callback(self.isr_changes.stop)
         self.appends = open_appends(

@@ -10,7 +10,6 @@ from klog.client.connection import ReconnectingConnection
 from klog.config.broker import BrokerConfig
 from klog.metadata.cache import MetadataCache
 from klog.metadata.values import BrokerRegistration
-from klog.replication.purgatory import Timer
 from klog.replication.replica_manager import ReplicaManager
 from klog.server.broker_channel import Tls, channel_to
 from klog.server.controller_channel import ToController
@@ -46,7 +45,6 @@ def open_isr_changes(
     broker_epoch: Callable[[], int],
     replicas: ReplicaManager,
     to_controller: ToController,
-    timer: Timer,
 ) -> IsrSending:
     """What changes the ISRs of a broker; to be stopped."""
 
@@ -55,6 +53,6 @@ def open_isr_changes(
         return None if partition is None else partition.topic_id
 
     send = via_controller(to_controller, broker_id, broker_epoch, topic_id)
-    sending = IsrSending(replicas, send, timer, monotonic_ms)
+    sending = IsrSending(replicas, send, monotonic_ms)
     sending.check_every(max(_SHORTEST_CHECK_MS, config.number("replica.lag.time.max.ms") // 2))
     return sending

@@ -28,7 +28,6 @@ from klog.replication.alter_partition import IsrAccepted, IsrProposal
 from klog.server.controller_channel import ToController
 from klog.server.isr_messages import alter_partition_answers, alter_partition_request
 from klog.server.isr_sending import IsrSending, via_controller
-from klog.server.timer_thread import TimerThread
 from klog.storage.log.scheduler import monotonic_ms
 from tests.server.handlers.parts import BROKER, MAX_LAG_MS, OTHER_BROKER, TOPIC, TOPIC_UUID, Broker
 from tests.server.transactions.fake_brokers import FakeBroker, FakeConnection
@@ -73,8 +72,6 @@ class Leader:
     def __init__(self, path: Path, version: int = 3) -> None:
         self.broker = Broker(path)
         self.controller = FakeBroker(lambda request: response(version, request), version)
-        self.timer = TimerThread(monotonic_ms)
-        self.timer.start()
         self.channel = ToController(
             lambda: self.broker.metadata.snapshot,
             lambda _: ReconnectingConnection(lambda: FakeConnection(self.controller)),
@@ -87,7 +84,7 @@ class Leader:
             lambda: BROKER_EPOCH,
             lambda key: self.broker.replicas.partitions[key].topic_id,
         )
-        self.sending = IsrSending(self.broker.replicas, send, self.timer.timer, monotonic_ms)
+        self.sending = IsrSending(self.broker.replicas, send, monotonic_ms)
         self.broker.isr_proposed = self.sending.propose
 
     def join(self) -> None:
@@ -99,7 +96,6 @@ class Leader:
     def stop(self) -> None:
         self.sending.stop()
         self.channel.stop()
-        self.timer.stop()
 
 
 @pytest.fixture(params=[2, 3])

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from klog.drivers.isr_changes import IsrCounts
 from klog.protocol.interbroker.leader_and_isr import LeaderAndIsrPartitionState
 from klog.replication.partition import Partition
-from klog.server.isr_sending import IsrCounts
 from klog.server.metrics.exposition import render
 from klog.server.metrics.replicas import replica_metrics
 from tests.server.handlers.parts import BROKER, OTHER_BROKER, TOPIC, Broker

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
+from klog.drivers.isr_changes import IsrCounts
 from klog.replication.partition import Partition
-from klog.server.isr_sending import IsrCounts
 from klog.server.metrics.exposition import Labels, Metric, Sample, counter, gauge
 
 _PREFIX: Final = "kafka_server_replicamanager_"
