@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from typing import Final, TypeAlias
 from uuid import UUID
 
 from klog.drivers.isr_changes import IsrCounts, IsrDriver
@@ -25,6 +25,8 @@ from klog.server.transactions.broker_messages import known_error
 from klog.storage.worker import Worker
 
 logger = logging.getLogger(__name__)
+
+_STOP_S: Final = 1.0
 
 Send: TypeAlias = SendRequest[IsrRequest, IsrAnswers]
 
@@ -70,11 +72,12 @@ class IsrSending:
 
     def stop(self) -> None:
         """End the threads. What is not answered stays as the controller has it."""
-        workers = [each for each in (self._checker, self._thread.worker) if each is not None]
-        for worker in workers:
-            worker.stop()
-        for worker in workers:
-            worker.join(1)
+        if self._checker is not None:
+            self._checker.stop()
+        self._thread.stop()
+        if self._checker is not None:
+            self._checker.join(_STOP_S)
+        self._thread.worker.join(_STOP_S)
 
 
 def via_controller(

@@ -81,7 +81,7 @@ def open_transactions(
         return configs().flag("transaction.partition.verification.enable")
 
     writing = MarkerWriting(appends, groups, timeout_ms=configs().number("request.timeout.ms"))
-    markers = open_marker_sender(broker_id, writing.write, cache, store, connect, timer)
+    markers = open_marker_sender(broker_id, writing.write, cache, store, connect)
     services = TransactionServices(
         append=_append(appends),
         timer=timer,

@@ -21,7 +21,6 @@ from klog.protocol.error_codes import ErrorCode
 from klog.protocol.messages import build, request_class, request_struct
 from klog.protocol.produce_request import ProduceRequest, encode_produce_request
 from klog.protocol.produce_response import decode_produce_response
-from klog.server.timer_thread import TimerThread
 from klog.server.transactions.marker_sending import MarkerSending
 from klog.server.transactions.verifying import Verifying
 from klog.storage.log.scheduler import monotonic_ms
@@ -118,22 +117,18 @@ def test_a_coordinator_says_which_partitions_are_in_a_transaction(broker, transa
 
 @contextmanager
 def marking(broker) -> Iterator[MarkerSending]:
-    timer = TimerThread(monotonic_ms)
-    timer.start()
     sender = MarkerSending(
         THERE + 1,
         lambda *_: pytest.fail("the partitions are led elsewhere"),
         lambda _: THERE,
         lambda _: True,
         lambda _: connecting(broker),
-        timer.timer,
         monotonic_ms,
     )
     try:
         yield sender
     finally:
         sender.stop()
-        timer.stop()
 
 
 @pytest.mark.parametrize("committed", [True, False])

@@ -71,7 +71,7 @@ def new() -> Iterator[New]:
 
     yield make
     for each in threads:
-        each.worker.stop()
+        each.stop()
     assert all(each.worker.join(60) for each in threads)
 
 

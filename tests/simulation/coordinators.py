@@ -23,6 +23,7 @@ from klog.coordinator.transaction.end_waits import PATIENCE_MS, EndWaits
 from klog.coordinator.transaction.requests import TransactionRequests
 from klog.coordinator.transaction.transaction_partition import TransactionServices
 from klog.coordinator.transaction.values import Producer, VerifyErrors
+from klog.drivers.marker_queues import UNKNOWN
 from klog.formats import compression
 from klog.formats.names import TopicPartition
 from klog.metadata.producer_ids import ProducerIds, allocate_producer_ids
@@ -33,7 +34,7 @@ from klog.server import groups as group_wiring
 from klog.server import transaction_coordinator as transaction_wiring
 from klog.server.handlers.transactions.write_markers import WriteTxnMarkersHandler
 from klog.server.internal_topics import led_logs, when_replicated
-from klog.server.transactions.leaders import UNKNOWN, coordinator_lookup
+from klog.server.transactions.leaders import coordinator_lookup
 from klog.server.transactions.marker_writing import MarkerWriting
 from klog.server.transactions.verification import Verification
 from klog.server.transactions.verification_queue import OnVerified, Question

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from klog.drivers.driver import Driver, Wait
+from klog.formats.errors import KlogError
 from klog.protocol.errors import ConnectionLostError
 from tests.simulation.scheduler import US_PER_MS
 
@@ -18,11 +19,20 @@ Reply = Callable[[Any], None]
 
 
 class DriverLoop:
-    """Delivers what a driver sends, and gives it answers and the time. `send` is called with a `Reply`."""
+    """Delivers what a driver sends, and gives it answers and the time. `send` is called with a `Reply`.
+
+    With `takes_at_once` an answer is not followed by the next step, as with `DriverRun`.
+    """
 
     def __init__(
-        self, broker: SimulatedBroker, driver: Driver[Any, Any], send: Callable[[Any, Reply], None]
+        self,
+        broker: SimulatedBroker,
+        driver: Driver[Any, Any],
+        send: Callable[[Any, Reply], None],
+        *,
+        takes_at_once: bool = False,
     ) -> None:
+        self._takes_at_once = takes_at_once
         self._broker = broker
         self._driver = driver
         self._send = send
@@ -51,12 +61,19 @@ class DriverLoop:
             step = self._driver.next_step(broker.clock_ms())
             self._carry_out()
             if not isinstance(step, Wait):
-                self._send(step.request, partial(self._replied, step.request))
+                self._ask(step.request)
                 continue
             if step.until_ms is not None:
                 wait_ms = max(1, step.until_ms - broker.clock_ms())
                 self._arm(broker.world.scheduler.now_us + wait_ms * US_PER_MS)
             return
+
+    def _ask(self, request: Any) -> None:
+        reply = partial(self._replied, request)
+        try:
+            self._send(request, reply)
+        except KlogError as error:
+            reply(error)
 
     def _replied(self, request: Any, answer: Any) -> None:
         if self.is_stopped:
@@ -66,7 +83,8 @@ class DriverLoop:
         else:
             self._driver.answered(request, answer, self._broker.clock_ms())
         self._carry_out()
-        self.run()
+        if not self._takes_at_once:
+            self.run()
 
     def _carry_out(self) -> None:
         for effect in self._driver.take_effects():

@@ -98,7 +98,7 @@ class FetcherThread:
 
     def stop(self) -> None:
         """Let the thread end; it does not wait for that."""
-        self._thread.worker.stop()
+        self._thread.stop()
         self.reconnect()
 
     def join(self, timeout_s: float | None = None) -> None:

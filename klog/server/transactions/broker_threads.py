@@ -19,8 +19,11 @@ _STOP_S: Final = 1.0
 Connect = Callable[[int], ReconnectingConnection]
 """Makes a connection to the broker of this id without opening it."""
 
-Work = Callable[[int, ReconnectingConnection], None]
-"""Sends all that waits for the broker of this id. It handles all expected errors itself."""
+Work = Callable[[int, ReconnectingConnection], float | None]
+"""Sends all that waits for the broker of this id. It handles all expected errors itself.
+
+Returns as `Work` of a worker does.
+"""
 
 
 class BrokerThreads:

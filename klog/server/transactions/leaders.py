@@ -6,14 +6,9 @@ from collections.abc import Callable
 from typing import Final
 
 from klog.coordinator.partitioning import partition_of
+from klog.drivers.marker_queues import UNKNOWN, LeaderOf
 from klog.formats.names import TopicPartition
 from klog.metadata.cache import MetadataCache
-
-UNKNOWN: Final = -1
-"""No leader is known now, or it is not alive."""
-
-LeaderOf = Callable[[TopicPartition], int]
-"""The broker id of a partition's leader, or UNKNOWN."""
 
 TRANSACTION_STATE: Final = "__transaction_state"
 

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Protocol
 
 from klog.coordinator.group.coordinator import CONSUMER_OFFSETS
+from klog.drivers.marker_queues import MarkerErrors
 from klog.formats.constants import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from klog.formats.markers import Marker, build_marker
 from klog.formats.names import TopicPartition
@@ -23,9 +24,6 @@ from klog.protocol.error_codes import ErrorCode
 from klog.protocol.transaction_messages import TxnMarker
 from klog.replication.internal_append import Appended, InternalAppends
 from klog.storage.log.built_batch import BuiltBatch
-
-MarkerErrors = dict[int, dict[TopicPartition, ErrorCode]]
-"""What became of markers, by producer id and partition."""
 
 
 class Groups(Protocol):

@@ -9,7 +9,6 @@ from klog.metadata.store import MetadataStore
 from klog.metadata.topics import read_topics
 from klog.protocol.channel import Channel
 from klog.protocol.errors import ConnectFailedError
-from klog.replication.purgatory import Timer
 from klog.server.broker_channel import Tls, channel_to, no_tls
 from klog.server.transactions.broker_threads import Connect
 from klog.server.transactions.leaders import coordinator_lookup, leader_lookup
@@ -46,7 +45,7 @@ def broker_connections(
 
 
 def open_marker_sender(
-    broker_id: int, write: Write, cache: MetadataCache, store: MetadataStore, connect: Connect, timer: Timer
+    broker_id: int, write: Write, cache: MetadataCache, store: MetadataStore, connect: Connect
 ) -> MarkerSending:
     """The marker sender of a broker; `connect` is what `broker_connections` gives. To be stopped."""
     return MarkerSending(
@@ -55,7 +54,6 @@ def open_marker_sender(
         leader_lookup(cache),
         lambda topic: topic in read_topics(store, [topic]),
         connect,
-        timer,
         monotonic_ms,
     )
 

@@ -15,6 +15,7 @@ from typing import Final
 
 from klog.client.connection import ReconnectingConnection
 from klog.coordinator.transaction.values import Producer, VerifyErrors
+from klog.drivers.marker_queues import UNKNOWN
 from klog.formats.errors import KlogError
 from klog.formats.names import TopicPartition
 from klog.protocol.apis import ApiKey
@@ -24,7 +25,6 @@ from klog.protocol.errors import UnsupportedApiError
 from klog.protocol.messages import build, request_class, request_struct
 from klog.server.transactions.broker_messages import by_topic, known_error
 from klog.server.transactions.broker_threads import BrokerThreads, Connect
-from klog.server.transactions.leaders import UNKNOWN
 from klog.server.transactions.verification_queue import OnVerified, Question, VerificationQueue
 
 logger = logging.getLogger(__name__)

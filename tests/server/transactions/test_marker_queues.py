@@ -7,11 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klog.coordinator.transaction.values import MarkersToWrite
+from klog.drivers.marker_queues import (
+    UNKNOWN,
+    Entry,
+    MarkerErrors,
+    MarkerQueues,
+    Outcome,
+    Transaction,
+    judged,
+)
 from klog.formats.names import TopicPartition
 from klog.protocol.error_codes import ErrorCode
-from klog.server.transactions.leaders import UNKNOWN
-from klog.server.transactions.marker_queues import Entry, MarkerQueues, Outcome, Transaction, judged
-from klog.server.transactions.marker_writing import MarkerErrors
 from tests.server.transactions.markers import A0, A1, B0, Written, markers
 
 

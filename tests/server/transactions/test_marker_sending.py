@@ -9,16 +9,14 @@ from functools import partial
 
 import pytest
 
+from klog.drivers.marker_queues import UNKNOWN, MarkerErrors
 from klog.metadata.errors import ConnectionLossError
 from klog.protocol.apis import ApiKey
 from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.messages import build, response_class, response_struct
 from klog.protocol.transaction_messages import TxnMarker
-from klog.server.timer_thread import TimerThread
-from klog.server.transactions.leaders import UNKNOWN
 from klog.server.transactions.marker_sending import MarkerSending
-from klog.server.transactions.marker_writing import MarkerErrors
 from klog.storage.log.scheduler import monotonic_ms
 from tests.server.transactions.fake_brokers import FakeBroker, connecting
 from tests.server.transactions.markers import A0, A1, B0, Written, markers
@@ -112,15 +110,12 @@ class Cluster:
         self.brokers = {1: Leader(), 2: Leader()}
         self.topics = {"a", "b"}
         self.store_is_away = False
-        self.timer = TimerThread(monotonic_ms)
-        self.timer.start()
         self.sender = MarkerSending(
             OWN,
             self.own.write,
             lambda partition: self.leaders.get(partition, UNKNOWN),
             self._exists,
             connecting(self.brokers),
-            self.timer.timer,
             monotonic_ms,
         )
 
@@ -131,7 +126,6 @@ class Cluster:
 
     def stop(self) -> None:
         self.sender.stop()
-        self.timer.stop()
 
 
 @pytest.fixture
@@ -277,7 +271,6 @@ def test_the_stop_does_not_wait_for_a_store_that_is_away(cluster: Cluster) -> No
         lambda _: UNKNOWN,
         exists,
         connecting(cluster.brokers),
-        cluster.timer.timer,
         monotonic_ms,
     )
     sender.send(markers(A0), Written())

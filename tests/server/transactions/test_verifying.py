@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import pytest
 
 from klog.coordinator.transaction.values import Producer, VerifyErrors
+from klog.drivers.marker_queues import UNKNOWN
 from klog.protocol.apis import ApiKey
 from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.errors import UnsupportedApiError
 from klog.protocol.messages import build, response_class, response_struct
-from klog.server.transactions.leaders import UNKNOWN
 from klog.server.transactions.verification_queue import Question, VerificationQueue
 from klog.server.transactions.verifying import Verifying
 from tests.server.transactions.fake_brokers import FakeBroker, connecting

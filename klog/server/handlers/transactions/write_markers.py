@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from klog.drivers.marker_queues import MarkerErrors
 from klog.protocol.transaction_messages import read_markers, write_written_markers
 from klog.server.network.request import Request
-from klog.server.transactions.marker_writing import MarkerErrors, MarkerWriting
+from klog.server.transactions.marker_writing import MarkerWriting
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,15 @@ from typing import Final, NamedTuple
 from klog.coordinator.transaction.values import MarkersToWrite
 from klog.formats.names import TopicPartition
 from klog.protocol.error_codes import ErrorCode
-from klog.server.transactions.leaders import UNKNOWN, LeaderOf
-from klog.server.transactions.marker_writing import MarkerErrors
+
+UNKNOWN: Final = -1
+"""No leader is known now, or it is not alive."""
+
+LeaderOf = Callable[[TopicPartition], int]
+"""The broker id of a partition's leader, or UNKNOWN."""
+
+MarkerErrors = dict[int, dict[TopicPartition, ErrorCode]]
+"""What became of markers, by producer id and partition."""
 
 OnWritten = Callable[[Collection[TopicPartition]], None]
 
