@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable
 
 from klog.config.broker import BrokerConfig
-from klog.controller.broker_channels import BrokerChannels
 from klog.controller.events import ResponseReceived
 from klog.controller.runner import Controller
 from klog.metadata.store import MetadataStore
 from klog.metadata.values import BrokerRegistration
 from klog.server.broker_channel import ControlChannel, Tls
+from klog.server.broker_channels import BrokerChannels
 from klog.server.controller_times import ControllerTimes
 from klog.server.settings import controller_settings
 

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from klog.controller.broker_channels import BrokerChannels
 from klog.controller.events import RebalanceDue, ResponseReceived, TreeChanged, WatchedNode
 from klog.controller.runner import Controller
 from klog.controller.settings import ControllerSettings
@@ -20,6 +19,7 @@ from klog.metadata.control_requests import ControlRequest, ControlResponse
 from klog.metadata.store import MetadataStore
 from klog.metadata.values import BrokerRegistration, Endpoint
 from klog.metadata.zookeeper import ZooKeeperStore
+from klog.server.broker_channels import BrokerChannels
 from klog.server.controller_times import ControllerTimes
 from tests.metadata.proxy import Proxy
 from tests.peers.zookeeper import ZooKeeperServer

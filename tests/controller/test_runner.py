@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from klog.controller.broker_channels import BrokerChannels
 from klog.controller.events import ControlledShutdown, ListReassignments, ResponseReceived
 from klog.controller.observer import ControllerState
 from klog.controller.runner import Controller
@@ -25,6 +24,7 @@ from klog.metadata.values import BrokerRegistration, Endpoint
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.errors import ConnectionLostError
 from klog.protocol.interbroker.update_metadata import UpdateMetadataRequest
+from klog.server.broker_channels import BrokerChannels
 from klog.server.controller_times import ControllerTimes
 from tests.control_requests import update_metadata
 from tests.metadata.conftest import call_at_once

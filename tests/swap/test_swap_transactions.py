@@ -142,7 +142,7 @@ def stop(broker: KlogBroker | ZooKeeperBroker, *, kill: bool) -> None:
 def complaints(broker: KlogBroker | ZooKeeperBroker) -> list[str]:
     """Those of klog. At its start, the proxy breaks connections that it has accepted too early."""
     lines = broker.complaints if isinstance(broker, KlogBroker) else []
-    return [line for line in lines if "controller.broker_channels" not in line]
+    return [line for line in lines if "drivers.control_requests" not in line]
 
 
 @pytest.mark.parametrize("kill", [False, True], ids=["stopped", "killed"])
