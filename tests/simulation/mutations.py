@@ -26,6 +26,7 @@ from klog.server.fetching import manager
 from klog.storage.log import loading
 from klog.storage.log.append_values import BatchInfo
 from klog.storage.log.producers import Producers
+from tests.simulation.driver_mutations import DRIVER_MUTATIONS
 
 _APPEND_RECORDS = InternalAppends.append_records
 _APPEND_BUILT = InternalAppends.append_built
@@ -145,4 +146,5 @@ MUTATIONS: dict[str, Callable[[], Any]] = {
     "a transaction coordinator that does not load": transactions_not_loaded,
     "markers of a replaced transaction coordinator": stale_coordinators_obeyed,
     "no recovery after a loss of power": no_recovery,
+    **DRIVER_MUTATIONS,
 }
