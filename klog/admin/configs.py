@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from klog.admin.topics import find_topics
 from klog.client import admin
 from klog.client.admin import Resource, ResourceType
+from klog.client.asking import broker_ids
 from klog.client.cluster import Cluster
 from klog.client.errors import UnknownTopicError
 from klog.client.groups import list_groups
@@ -133,7 +134,7 @@ def _resource(cluster: Cluster, entity: ConfigEntity) -> Resource:
         return Resource(ResourceType.TOPIC, entity.name)
     if kind := _ON_ANY_BROKER.get(entity.type):
         return Resource(kind, entity.name)
-    brokers = [str(broker_id) for broker_id in admin.broker_ids(cluster)]
+    brokers = [str(broker_id) for broker_id in broker_ids(cluster)]
     if entity.name and entity.name not in brokers:
         raise UnknownTopicError(
             f"there is no broker {entity.name}", cure=f"the cluster has {', '.join(brokers)}"
@@ -154,7 +155,7 @@ def entities(cluster: Cluster, entity_type: EntityType) -> list[ConfigEntity]:
         return [ConfigEntity(entity_type, name) for name in sorted(names)]
     if entity_type is EntityType.TOPICS:
         return [ConfigEntity(entity_type, topic.name) for topic in find_topics(cluster)]
-    found = [ConfigEntity(entity_type, str(broker_id)) for broker_id in admin.broker_ids(cluster)]
+    found = [ConfigEntity(entity_type, str(broker_id)) for broker_id in broker_ids(cluster)]
     return [*found, ConfigEntity(entity_type, "")] if entity_type is EntityType.BROKERS else found
 
 

@@ -12,10 +12,9 @@ from typing import NamedTuple
 
 from klog.client.cluster import Cluster
 from klog.client.errors import RefusedError
+from klog.client.requests import accepted, ask, refusal
 from klog.protocol.apis import ApiKey
-from klog.protocol.entity_fields import Entity
-from klog.protocol.error_codes import ErrorCode
-from klog.protocol.messages import build, request_class, request_struct
+from klog.protocol.entity_fields import Entity, Value
 
 
 class AclResourceType(IntEnum):
@@ -112,43 +111,30 @@ class AclFilter:
 
 def describe_acls(cluster: Cluster, wanted: AclFilter) -> list[Acl]:
     """The ACLs that the filter matches, sorted. Raises RefusedError, UnsupportedApiError, ChannelError."""
-    connection = cluster.any_connection()
-    version = connection.version_of(ApiKey.DESCRIBE_ACLS)
-    answer = connection.send(_filtering(request_class(ApiKey.DESCRIBE_ACLS, version), wanted))
-    if answer.error_code != ErrorCode.NONE:
-        raise RefusedError("ACLs", answer.error_code, message=answer.error_message)
-    return sorted(
-        _acl(ResourcePattern(*_kind(resource), _pattern_type(resource)), each)
-        for resource in answer.resources
-        for each in resource.acls
+    answer = accepted(ask(cluster.any_connection(), ApiKey.DESCRIBE_ACLS, **_filter(wanted)), "ACLs")
+    return sorted(_acl(resource, each) for resource in answer.resources for each in resource.acls)
+
+
+def _filter(wanted: AclFilter) -> dict[str, Value]:
+    return {
+        "resource_type_filter": wanted.resource_type,
+        "resource_name_filter": wanted.name,
+        "pattern_type_filter": wanted.pattern_type,
+        "principal_filter": wanted.principal,
+        "host_filter": wanted.host,
+        "operation": wanted.operation,
+        "permission_type": wanted.permission,
+    }
+
+
+def _acl(resource: Entity, found: Entity) -> Acl:
+    pattern = ResourcePattern(
+        AclResourceType(resource.resource_type),
+        str(resource.resource_name),
+        PatternType(resource.pattern_type),
     )
-
-
-def _filtering(kind: type, wanted: AclFilter) -> Entity:
-    return build(
-        kind,
-        resource_type_filter=int(wanted.resource_type),
-        resource_name_filter=wanted.name,
-        pattern_type_filter=int(wanted.pattern_type),
-        principal_filter=wanted.principal,
-        host_filter=wanted.host,
-        operation=int(wanted.operation),
-        permission_type=int(wanted.permission),
-    )
-
-
-def _kind(found: Entity) -> tuple[AclResourceType, str]:
-    return AclResourceType(found.resource_type), str(found.resource_name)
-
-
-def _pattern_type(found: Entity) -> PatternType:
-    return PatternType(found.pattern_type)
-
-
-def _acl(pattern: ResourcePattern, found: Entity) -> Acl:
-    return Acl(
-        pattern, found.principal, found.host, AclOperation(found.operation), Permission(found.permission_type)
-    )
+    operation, permission = AclOperation(found.operation), Permission(found.permission_type)
+    return Acl(pattern, found.principal, found.host, operation, permission)
 
 
 def create_acls(cluster: Cluster, acls: Sequence[Acl]) -> list[RefusedError | None]:
@@ -156,31 +142,20 @@ def create_acls(cluster: Cluster, acls: Sequence[Acl]) -> list[RefusedError | No
 
     Raises UnsupportedApiError, ChannelError.
     """
-    connection = cluster.any_connection()
-    version = connection.version_of(ApiKey.CREATE_ACLS)
-    creation = request_struct(ApiKey.CREATE_ACLS, version, "AclCreation")
-    request = build(
-        request_class(ApiKey.CREATE_ACLS, version),
-        creations=tuple(
-            build(
-                creation,
-                resource_type=int(each.pattern.resource_type),
-                resource_name=each.pattern.name,
-                resource_pattern_type=int(each.pattern.pattern_type),
-                principal=each.principal,
-                host=each.host,
-                operation=int(each.operation),
-                permission_type=int(each.permission),
-            )
-            for each in acls
-        ),
-    )
-    return [
-        None
-        if result.error_code == ErrorCode.NONE
-        else RefusedError(f"{acl.pattern} {acl}", result.error_code, message=result.error_message)
-        for acl, result in zip(acls, connection.send(request).results, strict=True)
+    creations = [
+        {
+            "resource_type": each.pattern.resource_type,
+            "resource_name": each.pattern.name,
+            "resource_pattern_type": each.pattern.pattern_type,
+            "principal": each.principal,
+            "host": each.host,
+            "operation": each.operation,
+            "permission_type": each.permission,
+        }
+        for each in acls
     ]
+    answer = ask(cluster.any_connection(), ApiKey.CREATE_ACLS, creations=creations)
+    return [refusal(result, f"{acl.pattern} {acl}") for acl, result in zip(acls, answer.results, strict=True)]
 
 
 def delete_acls(cluster: Cluster, filters: Sequence[AclFilter]) -> list[Acl]:
@@ -188,19 +163,10 @@ def delete_acls(cluster: Cluster, filters: Sequence[AclFilter]) -> list[Acl]:
 
     Raises RefusedError, UnsupportedApiError, ChannelError.
     """
-    connection = cluster.any_connection()
-    version = connection.version_of(ApiKey.DELETE_ACLS)
-    kind = request_struct(ApiKey.DELETE_ACLS, version, "DeleteAclsFilter")
-    request = build(
-        request_class(ApiKey.DELETE_ACLS, version),
-        filters=tuple(_filtering(kind, each) for each in filters),
-    )
+    wanted = map(_filter, filters)
     removed: list[Acl] = []
-    for result in connection.send(request).filter_results:
+    for result in ask(cluster.any_connection(), ApiKey.DELETE_ACLS, filters=wanted).filter_results:
         for each in (result, *result.matching_acls):
-            if each.error_code != ErrorCode.NONE:
-                raise RefusedError("removal of ACLs", each.error_code, message=each.error_message)
-        removed += [
-            _acl(ResourcePattern(*_kind(each), _pattern_type(each)), each) for each in result.matching_acls
-        ]
+            accepted(each, "removal of ACLs")
+        removed += [_acl(each, each) for each in result.matching_acls]
     return sorted(removed)

@@ -9,23 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from enum import IntEnum
 from typing import Final, NamedTuple, TypeAlias
 
 from klog.client.cluster import Cluster
 from klog.client.connection import Connection
-from klog.client.controller import Request, ask_controller
+from klog.client.controller import ask_controller
 from klog.client.errors import ClientError, RefusedError
+from klog.client.requests import accepted, ask, by_partition
 from klog.formats.names import TopicPartition
 from klog.protocol.apis import ApiKey
 from klog.protocol.entity_fields import Entity, Value
 from klog.protocol.error_codes import ErrorCode, error_code
 from klog.protocol.errors import UnsupportedApiError
-from klog.protocol.messages import build, request_class, request_struct
 
 CLUSTER_DEFAULT: Final = -1
-_DELETED_BY_STATE_FROM: Final = 6
 _PARTITIONS_PER_ANSWER: Final = 2000
 _ANY_KIND_FROM: Final = 1
 
@@ -95,73 +93,48 @@ def describe_eligible_replicas(
     None if the brokers do not tell them. Raises ChannelError.
     """
     connection = cluster.any_connection()
-    key = ApiKey.DESCRIBE_TOPIC_PARTITIONS
-    try:
-        version = connection.version_of(key)
-    except UnsupportedApiError:
-        return None
-    kind = request_struct(key, version, "TopicRequest")
     found: dict[TopicPartition, EligibleReplicas] = {}
     wanted = sorted(names)
-    cursor: Entity | None = None
+    cursor: dict[str, Value] | None = None
     while wanted:
-        request = build(
-            request_class(key, version),
-            topics=tuple(build(kind, name=name) for name in wanted),
-            response_partition_limit=_PARTITIONS_PER_ANSWER,
-            cursor=cursor,
-        )
-        answer = connection.send(request)
-        for topic in answer.topics:
-            for part in topic.partitions:
-                found[TopicPartition(topic.name, part.partition_index)] = EligibleReplicas(
-                    tuple(part.eligible_leader_replicas or ()), tuple(part.last_known_elr or ())
-                )
-        if answer.next_cursor is None:
+        try:
+            answer = ask(
+                connection,
+                ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+                topics=[{"name": name} for name in wanted],
+                response_partition_limit=_PARTITIONS_PER_ANSWER,
+                cursor=cursor,
+            )
+        except UnsupportedApiError:
+            return None
+        for partition, part in by_partition(answer.topics):
+            found[partition] = EligibleReplicas(
+                tuple(part.eligible_leader_replicas or ()), tuple(part.last_known_elr or ())
+            )
+        if (place := answer.next_cursor) is None:
             break
-        place = answer.next_cursor
         wanted = [name for name in wanted if name >= place.topic_name]
-        cursor = build(
-            request_struct(key, version, "Cursor"),
-            topic_name=place.topic_name,
-            partition_index=place.partition_index,
-        )
+        cursor = {"topic_name": place.topic_name, "partition_index": place.partition_index}
     return found
-
-
-def broker_ids(cluster: Cluster) -> list[int]:
-    """The ids of the brokers that are alive, ascending. Raises ChannelError."""
-    return sorted(int(broker.node_id) for broker in cluster.metadata(()).brokers)
 
 
 def create_topics(cluster: Cluster, topics: Iterable[NewTopic], *, validate_only: bool) -> list[Outcome]:
     """Create topics, or only check whether that is possible. Raises ClientError, ChannelError."""
-    wanted = tuple(topics)
-
-    def request(version: int) -> Entity:
-        topic, config, replicas = (
-            request_struct(ApiKey.CREATE_TOPICS, version, name)
-            for name in ("CreatableTopic", "CreatableTopicConfig", "CreatableReplicaAssignment")
-        )
-        made = (
-            build(
-                topic,
-                name=each.name,
-                num_partitions=each.partitions,
-                replication_factor=each.replication_factor,
-                assignments=tuple(
-                    build(replicas, partition_index=number, broker_ids=tuple(brokers))
-                    for number, brokers in each.assignment.items()
-                ),
-                configs=tuple(build(config, name=key, value=value) for key, value in each.configs.items()),
-            )
-            for each in wanted
-        )
-        return _changing(
-            cluster, ApiKey.CREATE_TOPICS, version, topics=tuple(made), validate_only=validate_only
-        )
-
-    return _topic_outcomes(cluster, ApiKey.CREATE_TOPICS, request, "topics")
+    wanted = [
+        {
+            "name": each.name,
+            "num_partitions": each.partitions,
+            "replication_factor": each.replication_factor,
+            "assignments": [
+                {"partition_index": number, "broker_ids": brokers}
+                for number, brokers in each.assignment.items()
+            ],
+            "configs": [{"name": key, "value": value} for key, value in each.configs.items()],
+        }
+        for each in topics
+    ]
+    values = {"topics": wanted, "validate_only": validate_only}
+    return _topic_outcomes(cluster, ApiKey.CREATE_TOPICS, values, "topics")
 
 
 def create_partitions(
@@ -176,36 +149,17 @@ def create_partitions(
 
     Raises ClientError, ChannelError.
     """
-    wanted = tuple(names)
-
-    def request(version: int) -> Entity:
-        topic, replicas = (
-            request_struct(ApiKey.CREATE_PARTITIONS, version, name)
-            for name in ("CreatePartitionsTopic", "CreatePartitionsAssignment")
-        )
-        made = None
-        if assignments is not None:
-            made = tuple(build(replicas, broker_ids=tuple(brokers)) for brokers in assignments)
-        topics = tuple(build(topic, name=name, count=count, assignments=made) for name in wanted)
-        return _changing(
-            cluster, ApiKey.CREATE_PARTITIONS, version, topics=topics, validate_only=validate_only
-        )
-
-    return _topic_outcomes(cluster, ApiKey.CREATE_PARTITIONS, request, "results")
+    made = None if assignments is None else [{"broker_ids": brokers} for brokers in assignments]
+    topics = [{"name": name, "count": count, "assignments": made} for name in names]
+    values = {"topics": topics, "validate_only": validate_only}
+    return _topic_outcomes(cluster, ApiKey.CREATE_PARTITIONS, values, "results")
 
 
 def delete_topics(cluster: Cluster, names: Iterable[str]) -> list[Outcome]:
     """Delete topics. Raises ClientError, ChannelError."""
     wanted = tuple(names)
-
-    def request(version: int) -> Entity:
-        by_name: dict[str, Value] = {"topic_names": wanted}
-        if version >= _DELETED_BY_STATE_FROM:
-            topic = request_struct(ApiKey.DELETE_TOPICS, version, "DeleteTopicState")
-            by_name = {"topics": tuple(build(topic, name=name, topic_id=None) for name in wanted)}
-        return _changing(cluster, ApiKey.DELETE_TOPICS, version, **by_name)
-
-    return _topic_outcomes(cluster, ApiKey.DELETE_TOPICS, request, "responses")
+    values = {"topic_names": wanted, "topics": [{"name": name, "topic_id": None} for name in wanted]}
+    return _topic_outcomes(cluster, ApiKey.DELETE_TOPICS, values, "responses")
 
 
 def describe_configs(
@@ -220,22 +174,19 @@ def describe_configs(
     All configs, or only those in `names`. Raises ClientError if a resource is refused, ChannelError.
     """
     found: list[tuple[Resource, Sequence[Entity]]] = []
-    keys = None if names is None else tuple(names)
     for connection, asked in _by_answering_broker(cluster, resources):
-        version = connection.version_of(ApiKey.DESCRIBE_CONFIGS)
-        kind = request_struct(ApiKey.DESCRIBE_CONFIGS, version, "DescribeConfigsResource")
-        request = build(
-            request_class(ApiKey.DESCRIBE_CONFIGS, version),
-            resources=tuple(
-                build(kind, resource_type=int(each.type), resource_name=each.name, configuration_keys=keys)
-                for each in asked
-            ),
+        wanted = [
+            {"resource_type": each.type, "resource_name": each.name, "configuration_keys": names}
+            for each in asked
+        ]
+        answer = ask(
+            connection,
+            ApiKey.DESCRIBE_CONFIGS,
+            resources=wanted,
             include_synonyms=True,
             include_documentation=documentation,
         )
-        for result in connection.send(request).results:
-            resource = _resource_of(result)
-            found.append((resource, list(result.configs)))
+        found += [(_resource_of(result), list(result.configs)) for result in answer.results]
     return found
 
 
@@ -256,10 +207,7 @@ def list_config_resources(cluster: Cluster, kind: ResourceType) -> list[str]:
         ) from error
     if version < _ANY_KIND_FROM and kind is not ResourceType.CLIENT_METRICS:
         return []
-    kinds: dict[str, Value] = {"resource_types": (int(kind),)} if version >= _ANY_KIND_FROM else {}
-    answer = connection.send(build(request_class(key, version), **kinds))
-    if answer.error_code != ErrorCode.NONE:
-        raise RefusedError("the list of configs", answer.error_code)
+    answer = accepted(ask(connection, key, resource_types=[kind]), "the list of configs")
     return sorted(each.resource_name for each in answer.config_resources)
 
 
@@ -276,23 +224,14 @@ def alter_configs(
     broker's message, ChannelError.
     """
     ((connection, _),) = _by_answering_broker(cluster, [resource])
-    version = connection.version_of(ApiKey.INCREMENTAL_ALTER_CONFIGS)
-    kind, config = (
-        request_struct(ApiKey.INCREMENTAL_ALTER_CONFIGS, version, name)
-        for name in ("AlterConfigsResource", "AlterableConfig")
+    altered = [
+        {"name": name, "config_operation": operation, "value": value} for name, operation, value in changes
+    ]
+    wanted = {"resource_type": resource.type, "resource_name": resource.name, "configs": altered}
+    answer = ask(
+        connection, ApiKey.INCREMENTAL_ALTER_CONFIGS, resources=[wanted], validate_only=validate_only
     )
-    altered = tuple(
-        build(config, name=name, config_operation=operation, value=value)
-        for name, operation, value in changes
-    )
-    request = build(
-        request_class(ApiKey.INCREMENTAL_ALTER_CONFIGS, version),
-        resources=(
-            build(kind, resource_type=int(resource.type), resource_name=resource.name, configs=altered),
-        ),
-        validate_only=validate_only,
-    )
-    for result in connection.send(request).responses:
+    for result in answer.responses:
         _resource_of(result)
 
 
@@ -325,19 +264,15 @@ def _by_answering_broker(
     ]
 
 
-def _topic_outcomes(cluster: Cluster, api_key: ApiKey, request: Request, results: str) -> list[Outcome]:
-    """The outcome of each topic, from the field `results` of the controller's answer."""
+def _topic_outcomes(
+    cluster: Cluster, api_key: ApiKey, values: Mapping[str, Value], results: str
+) -> list[Outcome]:
+    """The outcome of each topic, from the field `results` of the controller's answer.
 
-    def codes(answer: Entity) -> list[int]:
-        return [each.error_code for each in getattr(answer, results)]
-
+    The controller may take as long as the client waits for any answer.
+    """
+    answer = ask_controller(cluster, api_key, {**values, "timeout": cluster.timeout_ms})
     return [
         Outcome(each.name, error_code(each.error_code), getattr(each, "error_message", None))
-        for each in getattr(ask_controller(cluster, api_key, request, codes), results)
+        for each in getattr(answer, results)
     ]
-
-
-def _changing(cluster: Cluster, api_key: ApiKey, version: int, **values: Value) -> Entity:
-    """A request that changes topics. The broker may take as long as the client waits for any answer."""
-    timeout = timedelta(milliseconds=cluster.timeout_ms)
-    return build(request_class(api_key, version), timeout=timeout, **values)

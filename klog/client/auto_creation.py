@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from klog.client.admin import Resource, ResourceType, broker_ids, describe_configs
+from klog.client.admin import Resource, ResourceType, describe_configs
+from klog.client.asking import broker_ids
 from klog.client.cluster import Cluster
 from klog.formats.errors import KlogError
 

@@ -8,11 +8,8 @@ from __future__ import annotations
 
 from klog.client.cluster import Cluster
 from klog.client.controller import ask_controller
-from klog.client.errors import RefusedError
+from klog.client.requests import accepted
 from klog.protocol.apis import ApiKey
-from klog.protocol.entity_fields import Entity
-from klog.protocol.error_codes import ErrorCode
-from klog.protocol.messages import build, request_class
 
 
 def unregister_broker(cluster: Cluster, broker_id: int) -> None:
@@ -20,10 +17,5 @@ def unregister_broker(cluster: Cluster, broker_id: int) -> None:
 
     Raises UnsupportedApiError if the cluster has no such request, RefusedError, ChannelError.
     """
-
-    def request(version: int) -> Entity:
-        return build(request_class(ApiKey.UNREGISTER_BROKER, version), broker_id=broker_id)
-
-    answer = ask_controller(cluster, ApiKey.UNREGISTER_BROKER, request, lambda each: [each.error_code])
-    if answer.error_code != ErrorCode.NONE:
-        raise RefusedError(f"broker {broker_id}", answer.error_code, message=answer.error_message)
+    values = {"broker_id": broker_id}
+    accepted(ask_controller(cluster, ApiKey.UNREGISTER_BROKER, values), f"broker {broker_id}")

@@ -10,10 +10,8 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from klog.client.cluster import Cluster
-from klog.client.errors import RefusedError
+from klog.client.requests import accepted, ask
 from klog.protocol.apis import ApiKey
-from klog.protocol.error_codes import ErrorCode
-from klog.protocol.messages import build, request_class, request_struct
 
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"
@@ -54,20 +52,13 @@ def describe_quotas(
 
     Raises RefusedError, UnsupportedApiError, ChannelError.
     """
+    components = [
+        {"entity_type": each.entity_type, "match_type": each.match, "match": each.name} for each in filters
+    ]
     connection = cluster.any_connection()
-    version = connection.version_of(ApiKey.DESCRIBE_CLIENT_QUOTAS)
-    component = request_struct(ApiKey.DESCRIBE_CLIENT_QUOTAS, version, "ComponentData")
-    request = build(
-        request_class(ApiKey.DESCRIBE_CLIENT_QUOTAS, version),
-        components=tuple(
-            build(component, entity_type=each.entity_type, match_type=int(each.match), match=each.name)
-            for each in filters
-        ),
-        strict=strict,
+    answer = accepted(
+        ask(connection, ApiKey.DESCRIBE_CLIENT_QUOTAS, components=components, strict=strict), "quotas"
     )
-    answer = connection.send(request)
-    if answer.error_code != ErrorCode.NONE:
-        raise RefusedError("quotas", answer.error_code, message=answer.error_message)
     found = {
         _entity((part.entity_type, part.entity_name) for part in entry.entity): {
             value.key: float(value.value) for value in sorted(entry.values, key=lambda each: str(each.key))
@@ -99,26 +90,13 @@ def alter_quotas(
 
     Raises RefusedError, UnsupportedApiError, ChannelError.
     """
+    entry = {
+        "entity": [{"entity_type": kind, "entity_name": name} for kind, name in entity.parts],
+        "ops": [
+            {"key": key, "value": value or 0.0, "remove": value is None} for key, value in changes.items()
+        ],
+    }
     connection = cluster.any_connection()
-    version = connection.version_of(ApiKey.ALTER_CLIENT_QUOTAS)
-    entry, part, operation = (
-        request_struct(ApiKey.ALTER_CLIENT_QUOTAS, version, name)
-        for name in ("EntryData", "EntityData", "OpData")
-    )
-    request = build(
-        request_class(ApiKey.ALTER_CLIENT_QUOTAS, version),
-        entries=(
-            build(
-                entry,
-                entity=tuple(build(part, entity_type=kind, entity_name=name) for kind, name in entity.parts),
-                ops=tuple(
-                    build(operation, key=key, value=value or 0.0, remove=value is None)
-                    for key, value in changes.items()
-                ),
-            ),
-        ),
-        validate_only=validate_only,
-    )
-    for result in connection.send(request).entries:
-        if result.error_code != ErrorCode.NONE:
-            raise RefusedError("quotas", result.error_code, message=result.error_message)
+    answer = ask(connection, ApiKey.ALTER_CLIENT_QUOTAS, entries=[entry], validate_only=validate_only)
+    for result in answer.entries:
+        accepted(result, "quotas")

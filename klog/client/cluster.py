@@ -13,6 +13,7 @@ from typing import Final, NamedTuple, Self
 
 from klog.client.connection import Connect, Connection, HostPort
 from klog.client.errors import ClientError, RefusedError, UnknownTopicError, is_retriable
+from klog.client.requests import ask
 from klog.client.retry import Clock, Retry, RetryPolicy
 from klog.formats.errors import KlogError
 from klog.formats.names import TopicPartition
@@ -20,7 +21,6 @@ from klog.protocol.apis import ApiKey
 from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.errors import ChannelError, ConnectFailedError, ConnectRefusedError
-from klog.protocol.messages import build, request_class, request_struct
 
 NO_LEADER: Final = -1
 CONNECT_CURE: Final = "is a broker listening there? --bootstrap-server host:port names another"
@@ -144,22 +144,14 @@ class Cluster:
 
         Raises ChannelError.
         """
-        connection = self.any_connection()
-        version = connection.version_of(ApiKey.METADATA)
-        topic_class = request_struct(ApiKey.METADATA, version, "MetadataRequestTopic")
-        named = (
-            topics
-            if topics is None
-            else tuple(build(topic_class, topic_id=None, name=name) for name in topics)
-        )
-        request = build(
-            request_class(ApiKey.METADATA, version),
-            topics=named,
+        response = ask(
+            self.any_connection(),
+            ApiKey.METADATA,
+            topics=None if topics is None else [{"topic_id": None, "name": name} for name in topics],
             allow_auto_topic_creation=may_create,
             include_cluster_authorized_operations=False,
             include_topic_authorized_operations=False,
         )
-        response = connection.send(request)
         self._addresses = {broker.node_id: HostPort(broker.host, broker.port) for broker in response.brokers}
         return response
 

@@ -5,17 +5,14 @@ Every broker answers for the cluster. ApiVersions is the exception: a broker ans
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from klog.client.cluster import Cluster
 from klog.client.connection import Connection
-from klog.client.errors import RefusedError
+from klog.client.requests import accepted, ask
 from klog.protocol.apis import ApiKey
 from klog.protocol.entity_fields import Entity
-from klog.protocol.error_codes import ErrorCode
 from klog.protocol.errors import UnsupportedApiError
-from klog.protocol.messages import build, request_class, request_struct
 
 NO_BROKER: Final = -1
 _BROKERS: Final = 1
@@ -94,15 +91,14 @@ def describe_nodes(cluster: Cluster) -> ClusterNodes:
     except UnsupportedApiError:
         return ClusterNodes(metadata.cluster_id, int(metadata.controller_id), nodes)
     if version >= _FENCED_FROM:
-        request = build(
-            request_class(ApiKey.DESCRIBE_CLUSTER, version),
+        answer = ask(
+            connection,
+            ApiKey.DESCRIBE_CLUSTER,
             include_cluster_authorized_operations=False,
             endpoint_type=_BROKERS,
             include_fenced_brokers=True,
         )
-        answer = connection.send(request)
-        if answer.error_code != ErrorCode.NONE:
-            raise RefusedError("the cluster", answer.error_code, message=answer.error_message)
+        accepted(answer, "the cluster")
         nodes = _nodes(answer.brokers)
     return ClusterNodes(metadata.cluster_id, int(metadata.controller_id), nodes)
 
@@ -132,13 +128,14 @@ def _nodes(brokers: Entity) -> tuple[BrokerNode, ...]:
 
 def describe_apis(connection: Connection) -> BrokerApis:
     """The APIs and features of one broker. Raises ChannelError, RefusedError."""
-    version = connection.version_of(ApiKey.API_VERSIONS, _LAST_API_VERSIONS)
-    software: Mapping[str, str] = {}
-    if version >= 3:
-        software = {"client_software_name": "klog", "client_software_version": "0"}
-    answer = connection.send(build(request_class(ApiKey.API_VERSIONS, version), **software))
-    if answer.error_code != ErrorCode.NONE:
-        raise RefusedError(f"API versions of {connection}", answer.error_code)
+    answer = ask(
+        connection,
+        ApiKey.API_VERSIONS,
+        at_most=_LAST_API_VERSIONS,
+        client_software_name="klog",
+        client_software_version="0",
+    )
+    accepted(answer, f"API versions of {connection}")
     finalized = {each.name: int(each.max_version_level) for each in getattr(answer, "finalized_features", ())}
     return BrokerApis(
         tuple(
@@ -162,20 +159,13 @@ def describe_quorum(cluster: Cluster) -> Quorum | None:
     Raises ChannelError, RefusedError.
     """
     connection = cluster.any_connection()
+    topic = {"topic_name": _METADATA_TOPIC, "partitions": [{"partition_index": 0}]}
     try:
-        version = connection.version_of(ApiKey.DESCRIBE_QUORUM)
+        answer = ask(connection, ApiKey.DESCRIBE_QUORUM, topics=[topic])
     except UnsupportedApiError:
         return None
-    topic, partition = (
-        request_struct(ApiKey.DESCRIBE_QUORUM, version, name) for name in ("TopicData", "PartitionData")
-    )
-    wanted = build(topic, topic_name=_METADATA_TOPIC, partitions=(build(partition, partition_index=0),))
-    answer = connection.send(build(request_class(ApiKey.DESCRIBE_QUORUM, version), topics=(wanted,)))
-    if answer.error_code != ErrorCode.NONE:
-        raise RefusedError("the quorum", answer.error_code, message=getattr(answer, "error_message", None))
-    found = answer.topics[0].partitions[0]
-    if found.error_code != ErrorCode.NONE:
-        raise RefusedError("the quorum", found.error_code, message=getattr(found, "error_message", None))
+    accepted(answer, "the quorum")
+    found = accepted(answer.topics[0].partitions[0], "the quorum")
     replicas = (
         QuorumReplica(
             int(each.replica_id),

@@ -6,7 +6,7 @@ some broker as the controller).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from klog.client.cluster import Cluster
@@ -14,32 +14,36 @@ from klog.client.connection import Connection
 from klog.client.errors import ClientError, RefusedError
 from klog.client.retry import Retry
 from klog.protocol.apis import ApiKey
-from klog.protocol.entity_fields import Entity
+from klog.protocol.entity_fields import Entity, Value
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.errors import ChannelError
+from klog.protocol.messages import build_nested, error_codes, request_class, response_class
 
 NO_CONTROLLER: Final = -1
 
-Request = Callable[[int], Entity]
-"""Makes a request of a version."""
+
+def _any_version(_version: int) -> None:
+    """Every version of a request will do."""
 
 
 def ask_controller(
     cluster: Cluster,
     api_key: ApiKey,
-    request: Request,
-    codes: Callable[[Entity], list[int]],
+    values: Mapping[str, Value],
+    check: Callable[[int], None] = _any_version,
 ) -> Entity:
-    """The controller's answer. Finds the controller again while one of its `codes` is NOT_CONTROLLER.
+    """The controller's answer. Finds the controller again while one of its error codes is NOT_CONTROLLER.
 
-    No other failure is retried, for it leaves open whether the change was made. Raises ClientError,
-    ChannelError.
+    `values` are those of all versions, as `build_nested` takes them; `check` may refuse a version. No other
+    failure is retried, for it leaves open whether the change was made. Raises ClientError, ChannelError.
     """
     retry = cluster.new_retry()
     while True:
         connection = controller_connection(cluster, retry)
-        answer = connection.send(request(connection.version_of(api_key)))
-        if ErrorCode.NOT_CONTROLLER not in codes(answer):
+        version = connection.version_of(api_key)
+        check(version)
+        answer = connection.send(build_nested(request_class(api_key, version), values))
+        if ErrorCode.NOT_CONTROLLER not in error_codes(response_class(api_key, version), answer):
             return answer
         retry.failed(RefusedError(api_key.name, ErrorCode.NOT_CONTROLLER))
 

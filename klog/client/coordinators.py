@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
+from functools import partial
 from typing import Final, TypeVar
 
 from klog.client.cluster import Cluster
 from klog.client.connection import Connection, HostPort
 from klog.client.errors import ClientError, RefusedError, is_retriable
+from klog.client.requests import ask as ask_broker
 from klog.formats.errors import KlogError
 from klog.protocol.apis import ApiKey
 from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode, error_code
 from klog.protocol.errors import ChannelError, UnsupportedApiError
-from klog.protocol.messages import build, request_class
 
 _KEY_TYPE_FROM: Final = 1
 _SEVERAL_KEYS_FROM: Final = 4
@@ -62,13 +63,12 @@ def find_coordinators(
     version = connection.version_of(ApiKey.FIND_COORDINATOR, _LAST_VERSION)
     if version < _KEY_TYPE_FROM and kind is not CoordinatorType.GROUP:
         raise UnsupportedApiError(f"{connection} knows no transactions")
-    request = request_class(ApiKey.FIND_COORDINATOR, version)
+    send = partial(ask_broker, connection, ApiKey.FIND_COORDINATOR, at_most=_LAST_VERSION, key_type=kind)
     answers: list[tuple[str, Entity]] = []
     if version >= _SEVERAL_KEYS_FROM:
-        answer = connection.send(build(request, key_type=int(kind), coordinator_keys=tuple(keys)))
-        answers += [(each.key, each) for each in answer.coordinators]
+        answers += [(each.key, each) for each in send(coordinator_keys=keys).coordinators]
     else:
-        answers += [(key, connection.send(build(request, key=key, key_type=int(kind)))) for key in keys]
+        answers += [(key, send(key=key)) for key in keys]
     return {key: _located(cluster, kind, key, answer) for key, answer in answers}
 
 

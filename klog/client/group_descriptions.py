@@ -14,13 +14,13 @@ from klog.client.connection import Connection
 from klog.client.consumer_protocol import PROTOCOL_TYPE, encode_assignment
 from klog.client.errors import RefusedError
 from klog.client.groups import ask_groups, refused
+from klog.client.requests import ask
 from klog.formats.errors import KlogError
 from klog.formats.names import TopicPartition
 from klog.protocol.apis import ApiKey
 from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode, error_code
 from klog.protocol.errors import UnsupportedApiError
-from klog.protocol.messages import build, request_class
 
 _NO_CONSUMER_GROUP: Final = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
 
@@ -72,17 +72,17 @@ def _described_consumer_groups(
 ) -> dict[str, DescribedGroup | RefusedError]:
     """Those of the groups that are of the protocol of Kafka 4 (KIP-848)."""
     try:
-        version = connection.version_of(ApiKey.CONSUMER_GROUP_DESCRIBE)
+        answer = ask(
+            connection,
+            ApiKey.CONSUMER_GROUP_DESCRIBE,
+            group_ids=groups,
+            include_authorized_operations=False,
+        )
     except UnsupportedApiError:
         return {}
-    request = build(
-        request_class(ApiKey.CONSUMER_GROUP_DESCRIBE, version),
-        group_ids=tuple(groups),
-        include_authorized_operations=False,
-    )
     return {
         each.group_id: refused(each.group_id, each.error_code) or _consumer_group(each)
-        for each in connection.send(request).groups
+        for each in answer.groups
         if error_code(each.error_code) not in _NO_CONSUMER_GROUP
     }
 
@@ -111,13 +111,7 @@ def _consumer_group(answer: Entity) -> DescribedGroup:
 def _described_classic_groups(
     connection: Connection, groups: Sequence[str]
 ) -> dict[str, DescribedGroup | RefusedError]:
-    version = connection.version_of(ApiKey.DESCRIBE_GROUPS)
-    request = build(
-        request_class(ApiKey.DESCRIBE_GROUPS, version),
-        groups=tuple(groups),
-        include_authorized_operations=False,
-    )
-    answer = connection.send(request)
+    answer = ask(connection, ApiKey.DESCRIBE_GROUPS, groups=groups, include_authorized_operations=False)
     return {each.group_id: _described(each) for each in answer.groups}
 
 

@@ -7,15 +7,14 @@ KIP-394 (a member id is given before the member joins).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import timedelta
 from typing import Final, NamedTuple
 
 from klog.client.connection import Connection
 from klog.client.consumer_protocol import PROTOCOL_TYPE
 from klog.client.groups import Membership
+from klog.client.requests import ask
 from klog.protocol.apis import ApiKey
 from klog.protocol.error_codes import ErrorCode, error_code
-from klog.protocol.messages import build, request_class, request_struct
 
 _SEVERAL_LEAVE_FROM: Final = 3
 
@@ -46,20 +45,19 @@ class Joined(NamedTuple):
 
 def join(connection: Connection, wanted: JoinRequest, timeout_ms: int) -> Joined:
     """Join, and wait until all members have joined. Raises ChannelError."""
-    version = connection.version_of(ApiKey.JOIN_GROUP)
-    protocol = request_struct(ApiKey.JOIN_GROUP, version, "JoinGroupRequestProtocol")
-    request = build(
-        request_class(ApiKey.JOIN_GROUP, version),
+    answer = ask(
+        connection,
+        ApiKey.JOIN_GROUP,
+        wait_ms=wanted.rebalance_timeout_ms + timeout_ms,
         group_id=wanted.group_id,
-        session_timeout=timedelta(milliseconds=wanted.session_timeout_ms),
-        rebalance_timeout=timedelta(milliseconds=wanted.rebalance_timeout_ms),
+        session_timeout=wanted.session_timeout_ms,
+        rebalance_timeout=wanted.rebalance_timeout_ms,
         member_id=wanted.member_id,
         group_instance_id=wanted.instance_id,
         protocol_type=PROTOCOL_TYPE,
-        protocols=tuple(build(protocol, name=name, metadata=data) for name, data in wanted.protocols),
+        protocols=[{"name": name, "metadata": data} for name, data in wanted.protocols],
         reason=wanted.reason,
     )
-    answer = connection.send(request, wanted.rebalance_timeout_ms + timeout_ms)
     return Joined(
         error_code(answer.error_code),
         answer.generation_id,
@@ -83,44 +81,40 @@ def sync(
     timeout_ms: int,
 ) -> tuple[ErrorCode, bytes]:
     """Send the leader's assignments, none from other members, and wait for one's own. Raises ChannelError."""
-    version = connection.version_of(ApiKey.SYNC_GROUP)
-    kind = request_struct(ApiKey.SYNC_GROUP, version, "SyncGroupRequestAssignment")
-    request = build(
-        request_class(ApiKey.SYNC_GROUP, version),
+    answer = ask(
+        connection,
+        ApiKey.SYNC_GROUP,
+        wait_ms=timeout_ms,
         group_id=group_id,
         generation_id=member.generation,
         member_id=member.member_id,
         group_instance_id=member.instance_id,
         protocol_type=PROTOCOL_TYPE,
         protocol_name=protocol,
-        assignments=tuple(build(kind, member_id=each, assignment=data) for each, data in assignments.items()),
+        assignments=[{"member_id": each, "assignment": data} for each, data in assignments.items()],
     )
-    answer = connection.send(request, timeout_ms)
     return error_code(answer.error_code), bytes(answer.assignment)
 
 
 def heartbeat(connection: Connection, group_id: str, member: Membership) -> ErrorCode:
     """Say that the member lives. Raises ChannelError."""
-    request = build(
-        request_class(ApiKey.HEARTBEAT, connection.version_of(ApiKey.HEARTBEAT)),
+    answer = ask(
+        connection,
+        ApiKey.HEARTBEAT,
         group_id=group_id,
         generation_id=member.generation,
         member_id=member.member_id,
         group_instance_id=member.instance_id,
     )
-    return error_code(connection.send(request).error_code)
+    return error_code(answer.error_code)
 
 
 def leave(connection: Connection, group_id: str, member_ids: Iterable[str], reason: str) -> None:
     """Leave the group; errors of the members do not matter any more. Raises ChannelError."""
-    version = connection.version_of(ApiKey.LEAVE_GROUP)
-    kind = request_class(ApiKey.LEAVE_GROUP, version)
-    if version < _SEVERAL_LEAVE_FROM:
+    key = ApiKey.LEAVE_GROUP
+    if connection.version_of(key) < _SEVERAL_LEAVE_FROM:
         for member_id in member_ids:
-            connection.send(build(kind, group_id=group_id, member_id=member_id))
+            ask(connection, key, group_id=group_id, member_id=member_id)
         return
-    identity = request_struct(ApiKey.LEAVE_GROUP, version, "MemberIdentity")
-    members = tuple(
-        build(identity, member_id=each, group_instance_id=None, reason=reason) for each in member_ids
-    )
-    connection.send(build(kind, group_id=group_id, members=members))
+    members = [{"member_id": each, "group_instance_id": None, "reason": reason} for each in member_ids]
+    ask(connection, key, group_id=group_id, members=members)

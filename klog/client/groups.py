@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
+from klog.client.asking import ask_every_broker
 from klog.client.cluster import Cluster
 from klog.client.connection import Connection
-from klog.client.consumer_protocol import partitions_by_topic
 from klog.client.coordinators import CoordinatorType, ask_coordinators
 from klog.client.errors import ClientError, RefusedError
+from klog.client.requests import ask, by_partition, by_topic
 from klog.formats.errors import KlogError
 from klog.formats.names import TopicPartition
 from klog.protocol.apis import ApiKey
-from klog.protocol.entity_fields import Entity
+from klog.protocol.entity_fields import Entity, Value
 from klog.protocol.error_codes import ErrorCode, error_code
-from klog.protocol.messages import build, request_class, request_struct
 
 NO_OFFSET: Final = -1
 _SEVERAL_GROUPS_FROM: Final = 8
@@ -49,36 +49,19 @@ class CommittedOffset(NamedTuple):
 def list_groups(cluster: Cluster) -> list[ListedGroup]:
     """All groups of all brokers. Raises ClientError, ChannelError."""
     found: dict[str, ListedGroup] = {}
-    for broker_id in sorted(int(broker.node_id) for broker in cluster.metadata(()).brokers):
-        for group in _listed(cluster, broker_id):
-            found[group.group_id] = group
+    for _, answer in ask_every_broker(cluster, "groups", _list):
+        for each in answer.groups:
+            found[each.group_id] = ListedGroup(
+                each.group_id,
+                each.protocol_type,
+                getattr(each, "group_state", ""),
+                getattr(each, "group_type", ""),
+            )
     return sorted(found.values())
 
 
-def _listed(cluster: Cluster, broker_id: int) -> list[ListedGroup]:
-    """The groups that a broker coordinates; waits while it loads some."""
-    retry = cluster.new_retry()
-    while True:
-        connection = cluster.connection(broker_id)
-        version = connection.version_of(ApiKey.LIST_GROUPS)
-        answer = connection.send(
-            build(request_class(ApiKey.LIST_GROUPS, version), states_filter=(), types_filter=())
-        )
-        code = error_code(answer.error_code)
-        if code is ErrorCode.NONE:
-            return [
-                ListedGroup(
-                    each.group_id,
-                    each.protocol_type,
-                    getattr(each, "group_state", ""),
-                    getattr(each, "group_type", ""),
-                )
-                for each in answer.groups
-            ]
-        error = RefusedError(f"groups of broker {broker_id}", code)
-        if not code.retriable:
-            raise error
-        retry.failed(error)
+def _list(connection: Connection) -> Entity:
+    return ask(connection, ApiKey.LIST_GROUPS, states_filter=(), types_filter=())
 
 
 def ask_groups(
@@ -100,15 +83,11 @@ def refused(group: str, code: int, what: str = "group") -> RefusedError | None:
 def delete_groups(cluster: Cluster, group_ids: Iterable[str]) -> dict[str, KlogError | None]:
     """Delete groups without members; None for each that was deleted. Raises ChannelError."""
 
-    def ask(connection: Connection, groups: Sequence[str]) -> dict[str, RefusedError | None]:
-        version = connection.version_of(ApiKey.DELETE_GROUPS)
-        request = build(request_class(ApiKey.DELETE_GROUPS, version), groups_names=tuple(groups))
-        return {
-            each.group_id: refused(each.group_id, each.error_code)
-            for each in connection.send(request).results
-        }
+    def ask_coordinator(connection: Connection, groups: Sequence[str]) -> dict[str, RefusedError | None]:
+        answer = ask(connection, ApiKey.DELETE_GROUPS, groups_names=groups)
+        return {each.group_id: refused(each.group_id, each.error_code) for each in answer.results}
 
-    return ask_groups(cluster, group_ids, ask)
+    return ask_groups(cluster, group_ids, ask_coordinator)
 
 
 def fetch_offsets(
@@ -119,47 +98,39 @@ def fetch_offsets(
     `stable` lets the client wait for the end of transactions that commit offsets (KIP-447).
     """
 
-    def ask(
+    def ask_coordinator(
         connection: Connection, groups: Sequence[str]
     ) -> dict[str, dict[TopicPartition, CommittedOffset] | RefusedError]:
-        version = connection.version_of(ApiKey.OFFSET_FETCH)
+        key = ApiKey.OFFSET_FETCH
+        version = connection.version_of(key)
         if version < _ALL_TOPICS_FROM:
             raise ClientError(f"{connection} does not tell all offsets of a group", cure="it is too old")
-        kind = request_class(ApiKey.OFFSET_FETCH, version)
         if version < _SEVERAL_GROUPS_FROM:
             return {
                 group: _offsets(
-                    group,
-                    connection.send(build(kind, group_id=group, topics=None, require_stable=stable)),
+                    group, ask(connection, key, group_id=group, topics=None, require_stable=stable)
                 )
                 for group in groups
             }
-        wanted = request_struct(ApiKey.OFFSET_FETCH, version, "OffsetFetchRequestGroup")
-        request = build(
-            kind,
-            groups=tuple(
-                build(wanted, group_id=group, topics=None, member_id=None, member_epoch=-1)
-                for group in groups
-            ),
-            require_stable=stable,
-        )
-        return {each.group_id: _offsets(each.group_id, each) for each in connection.send(request).groups}
+        wanted = [
+            {"group_id": group, "topics": None, "member_id": None, "member_epoch": -1} for group in groups
+        ]
+        answer = ask(connection, key, groups=wanted, require_stable=stable)
+        return {each.group_id: _offsets(each.group_id, each) for each in answer.groups}
 
-    return ask_groups(cluster, group_ids, ask)
+    return ask_groups(cluster, group_ids, ask_coordinator)
 
 
 def _offsets(group: str, answer: Entity) -> dict[TopicPartition, CommittedOffset] | RefusedError:
     if error := refused(group, answer.error_code, "offsets of group"):
         return error
     found = {}
-    for topic in answer.topics:
-        for part in topic.partitions:
-            partition = TopicPartition(topic.name, part.partition_index)
-            if error := refused(f"{group} for {partition}", part.error_code, "offset of group"):
-                return error
-            if part.committed_offset != NO_OFFSET:
-                epoch = getattr(part, "committed_leader_epoch", NO_OFFSET)
-                found[partition] = CommittedOffset(part.committed_offset, epoch, part.metadata or "")
+    for partition, part in by_partition(answer.topics):
+        if error := refused(f"{group} for {partition}", part.error_code, "offset of group"):
+            return error
+        if part.committed_offset != NO_OFFSET:
+            epoch = getattr(part, "committed_leader_epoch", NO_OFFSET)
+            found[partition] = CommittedOffset(part.committed_offset, epoch, part.metadata or "")
     return found
 
 
@@ -184,46 +155,32 @@ def commit_request(
 
     Raises ChannelError.
     """
-    version = connection.version_of(ApiKey.OFFSET_COMMIT, _LAST_CLASSIC_COMMIT)
-    topic_kind, kind = (
-        request_struct(ApiKey.OFFSET_COMMIT, version, name)
-        for name in ("OffsetCommitRequestTopic", "OffsetCommitRequestPartition")
-    )
-    topics = tuple(
-        build(
-            topic_kind,
-            name=topic,
-            partitions=tuple(
-                build(
-                    kind,
-                    partition_index=number,
-                    committed_offset=offsets[TopicPartition(topic, number)].offset,
-                    committed_leader_epoch=offsets[TopicPartition(topic, number)].leader_epoch,
-                    commit_timestamp=-1,
-                    committed_metadata=offsets[TopicPartition(topic, number)].metadata,
-                )
-                for number in numbers
-            ),
-        )
-        for topic, numbers in partitions_by_topic(offsets).items()
-    )
-    request = build(
-        request_class(ApiKey.OFFSET_COMMIT, version),
+
+    def part(partition: TopicPartition) -> dict[str, Value]:
+        committed = offsets[partition]
+        return {
+            "partition_index": partition.partition,
+            "committed_offset": committed.offset,
+            "committed_leader_epoch": committed.leader_epoch,
+            "commit_timestamp": -1,
+            "committed_metadata": committed.metadata,
+        }
+
+    answer = ask(
+        connection,
+        ApiKey.OFFSET_COMMIT,
+        at_most=_LAST_CLASSIC_COMMIT,
         group_id=group,
         generation_id_or_member_epoch=membership.generation,
         member_id=membership.member_id,
         group_instance_id=membership.instance_id,
-        topics=topics,
+        topics=by_topic(offsets, part),
     )
-    return _partition_errors(connection.send(request))
+    return _partition_errors(answer)
 
 
 def _partition_errors(answer: Entity) -> dict[TopicPartition, ErrorCode]:
-    return {
-        TopicPartition(topic.name, part.partition_index): error_code(part.error_code)
-        for topic in answer.topics
-        for part in topic.partitions
-    }
+    return {partition: error_code(part.error_code) for partition, part in by_partition(answer.topics)}
 
 
 def commit_offsets(
@@ -234,13 +191,13 @@ def commit_offsets(
     Raises ClientError, ChannelError.
     """
 
-    def ask(
+    def ask_coordinator(
         connection: Connection, groups: Sequence[str]
     ) -> dict[str, dict[TopicPartition, ErrorCode] | RefusedError]:
         (name,) = groups
         return {name: _whole(name, commit_request(connection, name, offsets))}
 
-    return _only(group, ask_groups(cluster, [group], ask))
+    return _only(group, ask_groups(cluster, [group], ask_coordinator))
 
 
 def _whole(
@@ -260,31 +217,16 @@ def delete_offsets(
 
     Raises ClientError, ChannelError.
     """
-    by_topic = partitions_by_topic(partitions)
+    topics = by_topic(partitions, lambda each: {"partition_index": each.partition})
 
-    def ask(
+    def ask_coordinator(
         connection: Connection, groups: Sequence[str]
     ) -> dict[str, dict[TopicPartition, ErrorCode] | RefusedError]:
         (name,) = groups
-        version = connection.version_of(ApiKey.OFFSET_DELETE)
-        topic_kind, kind = (
-            request_struct(ApiKey.OFFSET_DELETE, version, struct)
-            for struct in ("OffsetDeleteRequestTopic", "OffsetDeleteRequestPartition")
-        )
-        topics = tuple(
-            build(
-                topic_kind,
-                name=topic,
-                partitions=tuple(build(kind, partition_index=number) for number in numbers),
-            )
-            for topic, numbers in by_topic.items()
-        )
-        answer = connection.send(
-            build(request_class(ApiKey.OFFSET_DELETE, version), group_id=name, topics=topics)
-        )
+        answer = ask(connection, ApiKey.OFFSET_DELETE, group_id=name, topics=topics)
         return {name: refused(name, answer.error_code) or _partition_errors(answer)}
 
-    return _only(group, ask_groups(cluster, [group], ask))
+    return _only(group, ask_groups(cluster, [group], ask_coordinator))
 
 
 def _only(group: str, found: Mapping[str, _Answer | KlogError]) -> _Answer:

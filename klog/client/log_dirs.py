@@ -6,20 +6,20 @@ on). Before version 3 a broker that refuses the request answers with no director
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
+from klog.client.asking import broker_ids as broker_ids_alive
 from klog.client.cluster import Cluster
 from klog.client.connection import Connection
-from klog.client.consumer_protocol import partitions_by_topic
 from klog.client.errors import ClientError, RefusedError
+from klog.client.requests import accepted, ask, by_partition, by_topic
 from klog.formats.errors import KlogError
 from klog.formats.names import TopicPartition
 from klog.protocol.apis import ApiKey
-from klog.protocol.entity_fields import Entity
+from klog.protocol.entity_fields import Entity, Value
 from klog.protocol.error_codes import ErrorCode, error_code
 from klog.protocol.errors import ProtocolError
-from klog.protocol.messages import build, request_class, request_struct
 
 _UNKNOWN_BYTES: Final = -1
 
@@ -79,45 +79,30 @@ def describe_log_dirs(
     A broker that is unknown, cannot be reached or refuses is among the failures. Raises ChannelError if no
     broker answers a Metadata request.
     """
-    alive = {int(broker.node_id) for broker in cluster.metadata(()).brokers}
-    wanted = None if partitions is None else partitions_by_topic(sorted(set(partitions)))
+    alive = broker_ids_alive(cluster)
+    topics = None if partitions is None else by_topic(sorted(set(partitions)), topic="topic")
     dirs: list[LogDir] = []
     failures: dict[int, KlogError] = {}
-    for broker_id in sorted(alive if broker_ids is None else set(broker_ids)):
+    for broker_id in alive if broker_ids is None else sorted(set(broker_ids)):
         try:
-            dirs += _described(broker_id, cluster.connection(broker_id), wanted)
+            dirs += _described(broker_id, cluster.connection(broker_id), topics)
         except (ClientError, ProtocolError) as error:
             failures[broker_id] = error
     return LogDirs(tuple(dirs), failures)
 
 
-def _described(
-    broker_id: int, connection: Connection, wanted: Mapping[str, list[int]] | None
-) -> list[LogDir]:
-    version = connection.version_of(ApiKey.DESCRIBE_LOG_DIRS)
-    topic = request_struct(ApiKey.DESCRIBE_LOG_DIRS, version, "DescribableLogDirTopic")
-    topics = None
-    if wanted is not None:
-        topics = tuple(build(topic, topic=name, partitions=tuple(each)) for name, each in wanted.items())
-    answer = connection.send(build(request_class(ApiKey.DESCRIBE_LOG_DIRS, version), topics=topics))
-    code = error_code(getattr(answer, "error_code", ErrorCode.NONE))
-    if code is ErrorCode.NONE and not answer.results:
-        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-    if code is not ErrorCode.NONE:
-        raise RefusedError(f"log directories of broker {broker_id}", code)
+def _described(broker_id: int, connection: Connection, topics: Value) -> list[LogDir]:
+    what = f"log directories of broker {broker_id}"
+    answer = accepted(ask(connection, ApiKey.DESCRIBE_LOG_DIRS, topics=topics), what)
+    if not answer.results:
+        raise RefusedError(what, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     return sorted(_log_dir(broker_id, result) for result in answer.results)
 
 
 def _log_dir(broker_id: int, result: Entity) -> LogDir:
     replicas = (
-        ReplicaInLogDir(
-            TopicPartition(topic.name, int(part.partition_index)),
-            int(part.partition_size),
-            int(part.offset_lag),
-            bool(part.is_future_key),
-        )
-        for topic in result.topics
-        for part in topic.partitions
+        ReplicaInLogDir(partition, int(part.partition_size), int(part.offset_lag), bool(part.is_future_key))
+        for partition, part in by_partition(result.topics)
     )
     return LogDir(
         broker_id,
@@ -163,29 +148,12 @@ def alter_replica_log_dirs(
 def _altered(
     connection: Connection, targets: Mapping[TopicPartition, str]
 ) -> dict[TopicPartition, ErrorCode]:
-    version = connection.version_of(ApiKey.ALTER_REPLICA_LOG_DIRS)
-    directory, topic = (
-        request_struct(ApiKey.ALTER_REPLICA_LOG_DIRS, version, name)
-        for name in ("AlterReplicaLogDir", "AlterReplicaLogDirTopic")
-    )
-
-    def in_dir(path: str) -> Iterable[TopicPartition]:
-        return sorted(partition for partition, target in targets.items() if target == path)
-
-    dirs = tuple(
-        build(
-            directory,
-            path=path,
-            topics=tuple(
-                build(topic, name=name, partitions=tuple(numbers))
-                for name, numbers in partitions_by_topic(in_dir(path)).items()
-            ),
-        )
+    dirs = [
+        {"path": path, "topics": by_topic(sorted(each for each in targets if targets[each] == path))}
         for path in sorted(set(targets.values()))
-    )
-    answer = connection.send(build(request_class(ApiKey.ALTER_REPLICA_LOG_DIRS, version), dirs=dirs))
+    ]
+    answer = ask(connection, ApiKey.ALTER_REPLICA_LOG_DIRS, dirs=dirs)
     return {
-        TopicPartition(each.topic_name, int(part.partition_index)): error_code(part.error_code)
-        for each in answer.results
-        for part in each.partitions
+        partition: error_code(part.error_code)
+        for partition, part in by_partition(answer.results, topic="topic_name")
     }

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import Final
 
+from klog.client.asking import ask_leaders, try_leaders
 from klog.client.cluster import NO_LEADER, Cluster
 from klog.client.connection import Connection
-from klog.client.errors import ClientError, RefusedError, is_retriable
+from klog.client.errors import RefusedError, is_retriable
+from klog.client.requests import ask, by_partition, by_topic, refusal
 from klog.formats.errors import KlogError
 from klog.formats.names import TopicPartition
 from klog.protocol.apis import ApiKey
-from klog.protocol.error_codes import ErrorCode, error_code
-from klog.protocol.errors import ChannelError, UnsupportedApiError
-from klog.protocol.messages import build, request_class, request_struct
+from klog.protocol.error_codes import ErrorCode
+from klog.protocol.errors import UnsupportedApiError
 from klog.protocol.offset_times import EARLIEST_LOCAL, LATEST_TIERED, MAX_TIMESTAMP
 
 NOT_FOUND: Final = -1
@@ -39,17 +40,11 @@ def list_offsets(
     NOT_FOUND means that no record is as late. LATEST is the high watermark, for committed readers the last
     stable offset. Retries while leaders move. Raises ClientError, ChannelError.
     """
-    found: dict[TopicPartition, int] = {}
-    retry = cluster.new_retry()
-    while missing := [TopicPartition(*partition) for partition in wanted if partition not in found]:
-        try:
-            for leader_id, partitions in cluster.by_leader(missing).items():
-                connection = cluster.leader_connection(leader_id, partitions)
-                times = {partition: wanted[partition] for partition in partitions}
-                found |= request_offsets(connection, times, isolation)
-        except (ClientError, ChannelError) as error:
-            cluster.pause_and_refresh(error, {partition.topic for partition in missing}, retry)
-    return found
+
+    def ask_leader(connection: Connection, led: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        return request_offsets(connection, {each: wanted[each] for each in led}, isolation)
+
+    return ask_leaders(cluster, wanted, ask_leader)
 
 
 def try_list_offsets(
@@ -62,38 +57,19 @@ def try_list_offsets(
     A partition without a leader has one at once. The cluster must know the leaders. Raises
     UnsupportedApiError if a broker does not know what a time below zero stands for.
     """
-    found: dict[TopicPartition, int | KlogError] = {}
-    retry = cluster.new_retry()
-    missing = list(wanted)
-    while True:
-        for leader_id, partitions in cluster.by_leader(missing).items():
-            times = {partition: wanted[partition] for partition in partitions}
-            found |= _of_leader(cluster, leader_id, times, isolation)
-        errors = {
-            partition: error
-            for partition in missing
-            if isinstance(error := found[partition], KlogError)
-            and is_retriable(error)
-            and cluster.leader(partition) != NO_LEADER
-        }
-        if not errors:
-            return found
-        missing = list(errors)
-        try:
-            cluster.pause_and_refresh(errors[missing[0]], {each.topic for each in missing}, retry)
-        except (ClientError, ChannelError):
-            return found
 
+    def ask_leader(
+        connection: Connection, led: Sequence[TopicPartition]
+    ) -> Mapping[TopicPartition, int | KlogError]:
+        return _answered(connection, {each: wanted[each] for each in led}, isolation)
 
-def _of_leader(
-    cluster: Cluster, leader_id: int, wanted: Mapping[TopicPartition, int], isolation: Isolation
-) -> Mapping[TopicPartition, int | KlogError]:
-    if leader_id == NO_LEADER:
-        return {each: RefusedError(f"offsets of {each}", ErrorCode.LEADER_NOT_AVAILABLE) for each in wanted}
-    try:
-        return _answered(cluster.connection(leader_id), wanted, isolation)
-    except (ClientError, ChannelError) as error:
-        return dict.fromkeys(wanted, error)
+    return try_leaders(
+        cluster,
+        wanted,
+        ask_leader,
+        no_leader=lambda each: RefusedError(f"offsets of {each}", ErrorCode.LEADER_NOT_AVAILABLE),
+        may_pass=lambda each, error: is_retriable(error) and cluster.leader(each) != NO_LEADER,
+    )
 
 
 def request_offsets(
@@ -117,26 +93,16 @@ def _answered(
     for timestamp in set(wanted.values()):
         if version < _FIRST_VERSION.get(timestamp, 0):
             raise UnsupportedApiError(f"{connection} does not know what the time {timestamp} stands for")
-    topic_class = request_struct(ApiKey.LIST_OFFSETS, version, "ListOffsetsTopic")
-    partition_class = request_struct(ApiKey.LIST_OFFSETS, version, "ListOffsetsPartition")
-    topics: dict[str, list[object]] = {}
-    for (topic, number), timestamp in wanted.items():
-        part = build(partition_class, partition_index=number, timestamp=timestamp)
-        topics.setdefault(topic, []).append(part)
-    request = build(
-        request_class(ApiKey.LIST_OFFSETS, version),
+    answer = ask(
+        connection,
+        ApiKey.LIST_OFFSETS,
         replica_id=_CONSUMER,
-        isolation_level=int(isolation),
-        topics=tuple(
-            build(topic_class, name=name, partitions=tuple(parts)) for name, parts in topics.items()
-        ),
+        isolation_level=isolation,
+        topics=by_topic(wanted, lambda each: {"partition_index": each.partition, "timestamp": wanted[each]}),
         timeout=None,
     )
     found: dict[TopicPartition, int | RefusedError] = {}
-    for answered in connection.send(request).topics:
-        for part in answered.partitions:
-            partition = TopicPartition(answered.name, part.partition_index)
-            code = error_code(int(part.error_code))
-            refused = code is not ErrorCode.NONE
-            found[partition] = RefusedError(f"offsets of {partition}", code) if refused else int(part.offset)
+    for partition, part in by_partition(answer.topics):
+        error = refusal(part, f"offsets of {partition}")
+        found[partition] = int(part.offset) if error is None else error
     return found

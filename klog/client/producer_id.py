@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import datetime
 from typing import Final, NamedTuple
 
 from klog.client.connection import Connection
 from klog.client.errors import RefusedError
+from klog.client.requests import ask
 from klog.formats.constants import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from klog.protocol.apis import ApiKey
 from klog.protocol.error_codes import ErrorCode
-from klog.protocol.messages import build, request_class
 
 _CURE: Final = "--no-idempotence does without"
 
@@ -27,15 +26,14 @@ NO_PRODUCER: Final = ProducerId(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 def new_producer_id(connection: Connection) -> ProducerId:
     """An id for a producer without transactions. Raises RefusedError, ChannelError, UnsupportedApiError."""
-    version = connection.version_of(ApiKey.INIT_PRODUCER_ID)
-    request = build(
-        request_class(ApiKey.INIT_PRODUCER_ID, version),
+    response = ask(
+        connection,
+        ApiKey.INIT_PRODUCER_ID,
         transactional_id=None,
-        transaction_timeout=datetime.timedelta(milliseconds=(1 << 31) - 1),
+        transaction_timeout=(1 << 31) - 1,
         producer_id=NO_PRODUCER_ID,
         producer_epoch=NO_PRODUCER_EPOCH,
     )
-    response = connection.send(request)
     if int(response.error_code) != ErrorCode.NONE:
         raise RefusedError("asking for a producer id", response.error_code, cure=_CURE)
     return ProducerId(int(response.producer_id), int(response.producer_epoch))

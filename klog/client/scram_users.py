@@ -12,11 +12,9 @@ from typing import Final, NamedTuple
 
 from klog.client.cluster import Cluster
 from klog.client.controller import ask_controller
-from klog.client.errors import RefusedError
+from klog.client.requests import accepted, ask
 from klog.protocol.apis import ApiKey
-from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
-from klog.protocol.messages import build, request_class, request_struct
 
 LEAST_ITERATIONS: Final = 4096
 MOST_ITERATIONS: Final = 16384
@@ -76,21 +74,15 @@ def describe_users(cluster: Cluster, names: Iterable[str] | None = None) -> list
 
     Raises RefusedError, UnsupportedApiError, ChannelError.
     """
-    connection = cluster.any_connection()
-    version = connection.version_of(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS)
-    user = request_struct(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, version, "UserName")
-    wanted = None if names is None else tuple(build(user, name=name) for name in names)
-    answer = connection.send(
-        build(request_class(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, version), users=wanted)
+    wanted = None if names is None else [{"name": name} for name in names]
+    answer = accepted(
+        ask(cluster.any_connection(), ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, users=wanted), "users"
     )
-    if answer.error_code != ErrorCode.NONE:
-        raise RefusedError("users", answer.error_code, message=answer.error_message)
     found = []
     for result in answer.results:
         if result.error_code == ErrorCode.RESOURCE_NOT_FOUND:
             continue
-        if result.error_code != ErrorCode.NONE:
-            raise RefusedError(f"user {result.user}", result.error_code, message=result.error_message)
+        accepted(result, f"user {result.user}")
         iterations = {
             ScramMechanism(each.mechanism): int(each.iterations) for each in result.credential_infos
         }
@@ -102,33 +94,18 @@ def alter_users(
     cluster: Cluster, upsertions: Sequence[Upsertion], deletions: Sequence[Deletion] = ()
 ) -> None:
     """Set and remove credentials. Raises RefusedError for the first user that is refused, ChannelError."""
-
-    def request(version: int) -> Entity:
-        deletion, upsertion = (
-            request_struct(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, version, name)
-            for name in ("ScramCredentialDeletion", "ScramCredentialUpsertion")
-        )
-        return build(
-            request_class(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, version),
-            deletions=tuple(
-                build(deletion, name=each.user, mechanism=int(each.mechanism)) for each in deletions
-            ),
-            upsertions=tuple(
-                build(
-                    upsertion,
-                    name=each.user,
-                    mechanism=int(each.mechanism),
-                    iterations=each.iterations,
-                    salt=each.salt,
-                    salted_password=each.salted_password,
-                )
-                for each in upsertions
-            ),
-        )
-
-    def codes(answer: Entity) -> list[int]:
-        return [each.error_code for each in answer.results]
-
-    for each in ask_controller(cluster, ApiKey.ALTER_USER_SCRAM_CREDENTIALS, request, codes).results:
-        if each.error_code != ErrorCode.NONE:
-            raise RefusedError(f"user {each.user}", each.error_code, message=each.error_message)
+    values = {
+        "deletions": [{"name": each.user, "mechanism": each.mechanism} for each in deletions],
+        "upsertions": [
+            {
+                "name": each.user,
+                "mechanism": each.mechanism,
+                "iterations": each.iterations,
+                "salt": each.salt,
+                "salted_password": each.salted_password,
+            }
+            for each in upsertions
+        ],
+    }
+    for each in ask_controller(cluster, ApiKey.ALTER_USER_SCRAM_CREDENTIALS, values).results:
+        accepted(each, f"user {each.user}")

@@ -9,19 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
+from klog.client.asking import ask_every_broker, ask_leaders
 from klog.client.cluster import Cluster
 from klog.client.connection import Connection
-from klog.client.consumer_protocol import partitions_by_topic
 from klog.client.coordinators import CoordinatorType, ask_coordinators
 from klog.client.errors import ClientError, RefusedError
 from klog.client.producer_id import ProducerId
+from klog.client.requests import accepted, ask, by_partition, by_topic, refusal
 from klog.formats.errors import KlogError
 from klog.formats.names import TopicPartition
 from klog.protocol.apis import ApiKey
 from klog.protocol.entity_fields import Entity
-from klog.protocol.error_codes import ErrorCode, error_code
-from klog.protocol.errors import ChannelError
-from klog.protocol.messages import build, request_class, request_struct
 
 NONE: Final = -1
 _DURATION_FROM: Final = 1
@@ -65,39 +63,26 @@ def list_transactions(
     cluster: Cluster, *, producer_ids: Iterable[int] = (), longer_than_ms: int = NONE
 ) -> list[ListedTransaction]:
     """The transactions of all brokers, sorted by id. Raises ClientError, ChannelError."""
-    found: list[ListedTransaction] = []
     wanted = tuple(producer_ids)
-    for broker_id in sorted(int(broker.node_id) for broker in cluster.metadata(()).brokers):
-        retry = cluster.new_retry()
-        while True:
-            answer = _listed(cluster.connection(broker_id), wanted, longer_than_ms)
-            code = error_code(answer.error_code)
-            if code is ErrorCode.NONE:
-                break
-            error = RefusedError(f"transactions of broker {broker_id}", code)
-            if not code.retriable:
-                raise error
-            retry.failed(error)
-        found += [
-            ListedTransaction(each.transactional_id, broker_id, int(each.producer_id), each.transaction_state)
-            for each in answer.transaction_states
-        ]
-    return sorted(found)
 
-
-def _listed(connection: Connection, producer_ids: Sequence[int], longer_than_ms: int) -> Entity:
-    version = connection.version_of(ApiKey.LIST_TRANSACTIONS, _LAST_LIST)
-    if longer_than_ms != NONE and version < _DURATION_FROM:
-        raise ClientError(
-            f"{connection} cannot select transactions by their duration", cure="leave out --duration-filter"
-        )
-    return connection.send(
-        build(
-            request_class(ApiKey.LIST_TRANSACTIONS, version),
+    def ask_broker(connection: Connection) -> Entity:
+        version = connection.version_of(ApiKey.LIST_TRANSACTIONS, _LAST_LIST)
+        if longer_than_ms != NONE and version < _DURATION_FROM:
+            what = f"{connection} cannot select transactions by their duration"
+            raise ClientError(what, cure="leave out --duration-filter")
+        return ask(
+            connection,
+            ApiKey.LIST_TRANSACTIONS,
+            at_most=_LAST_LIST,
             state_filters=(),
-            producer_id_filters=tuple(producer_ids),
+            producer_id_filters=wanted,
             duration_filter=longer_than_ms,
         )
+
+    return sorted(
+        ListedTransaction(each.transactional_id, broker_id, int(each.producer_id), each.transaction_state)
+        for broker_id, answer in ask_every_broker(cluster, "transactions", ask_broker)
+        for each in answer.transaction_states
     )
 
 
@@ -110,17 +95,17 @@ def describe_transactions(
     """
     brokers: dict[str, int] = {}
 
-    def ask(connection: Connection, ids: Sequence[str]) -> dict[str, Entity | RefusedError]:
-        version = connection.version_of(ApiKey.DESCRIBE_TRANSACTIONS)
-        request = build(request_class(ApiKey.DESCRIBE_TRANSACTIONS, version), transactional_ids=tuple(ids))
-        found: dict[str, Entity | RefusedError] = {}
-        for each in connection.send(request).transaction_states:
-            code, name = error_code(each.error_code), each.transactional_id
-            refused = RefusedError(CoordinatorType.TRANSACTION.named(name), code)
-            found[name] = each if code is ErrorCode.NONE else refused
-        return found
+    def ask_coordinator(connection: Connection, ids: Sequence[str]) -> dict[str, Entity | RefusedError]:
+        answer = ask(connection, ApiKey.DESCRIBE_TRANSACTIONS, transactional_ids=ids)
+        return {
+            each.transactional_id: refusal(each, CoordinatorType.TRANSACTION.named(each.transactional_id))
+            or each
+            for each in answer.transaction_states
+        }
 
-    answers = ask_coordinators(cluster, CoordinatorType.TRANSACTION, transactional_ids, ask, brokers)
+    answers = ask_coordinators(
+        cluster, CoordinatorType.TRANSACTION, transactional_ids, ask_coordinator, brokers
+    )
     return {
         name: each if isinstance(each, KlogError) else _described(each, brokers[name])
         for name, each in answers.items()
@@ -156,47 +141,28 @@ def describe_producers(
 
     Raises ClientError, ChannelError.
     """
-    found: dict[TopicPartition, list[ActiveProducer] | RefusedError] = {}
-    wanted = list(partitions)
-    retry = cluster.new_retry()
-    while missing := [partition for partition in wanted if partition not in found]:
-        led = {broker_id: missing} if broker_id is not None else cluster.by_leader(missing)
-        try:
-            for leader_id, group in led.items():
-                connection = cluster.leader_connection(leader_id, group)
-                for partition, answer in _producers(connection, group).items():
-                    moved = isinstance(answer, RefusedError) and answer.code.retriable
-                    if isinstance(answer, RefusedError) and moved and broker_id is None:
-                        raise answer
-                    found[partition] = answer
-        except (ClientError, ChannelError) as error:
-            cluster.pause_and_refresh(error, {partition.topic for partition in missing}, retry)
-    return found
+
+    def ask_leader(
+        connection: Connection, led: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, list[ActiveProducer] | RefusedError]:
+        found = _producers(connection, led)
+        for answer in found.values():
+            if broker_id is None and isinstance(answer, RefusedError) and answer.code.retriable:
+                raise answer
+        return found
+
+    return ask_leaders(cluster, partitions, ask_leader, broker_id)
 
 
 def _producers(
     connection: Connection, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, list[ActiveProducer] | RefusedError]:
-    version = connection.version_of(ApiKey.DESCRIBE_PRODUCERS)
-    topic = request_struct(ApiKey.DESCRIBE_PRODUCERS, version, "TopicRequest")
-    request = build(
-        request_class(ApiKey.DESCRIBE_PRODUCERS, version),
-        topics=tuple(
-            build(topic, name=name, partition_indexes=tuple(numbers))
-            for name, numbers in partitions_by_topic(partitions).items()
-        ),
-    )
-    found: dict[TopicPartition, list[ActiveProducer] | RefusedError] = {}
-    for each in connection.send(request).topics:
-        for part in each.partitions:
-            partition = TopicPartition(each.name, part.partition_index)
-            code = error_code(part.error_code)
-            found[partition] = (
-                [_active(state) for state in part.active_producers]
-                if code is ErrorCode.NONE
-                else RefusedError(f"producers of {partition}", code, message=part.error_message)
-            )
-    return found
+    topics = by_topic(partitions, parts="partition_indexes")
+    return {
+        partition: refusal(part, f"producers of {partition}")
+        or [_active(each) for each in part.active_producers]
+        for partition, part in by_partition(ask(connection, ApiKey.DESCRIBE_PRODUCERS, topics=topics).topics)
+    }
 
 
 def _active(state: Entity) -> ActiveProducer:
@@ -214,23 +180,14 @@ def abort_transaction(
 ) -> None:
     """Write an abort marker for a producer into a partition. Raises ClientError, ChannelError."""
     connection = cluster.leader_connection(cluster.leader(partition), [partition])
-    version = connection.version_of(ApiKey.WRITE_TXN_MARKERS, _LAST_MARKERS)
-    marker, topic = (
-        request_struct(ApiKey.WRITE_TXN_MARKERS, version, name)
-        for name in ("WritableTxnMarker", "WritableTxnMarkerTopic")
-    )
-    wanted = build(
-        marker,
-        producer_id=producer.producer_id,
-        producer_epoch=producer.epoch,
-        transaction_result=False,
-        topics=(build(topic, name=partition.topic, partition_indexes=(partition.partition,)),),
-        coordinator_epoch=max(coordinator_epoch, 0),
-    )
-    answer = connection.send(build(request_class(ApiKey.WRITE_TXN_MARKERS, version), markers=(wanted,)))
+    marker = {
+        "producer_id": producer.producer_id,
+        "producer_epoch": producer.epoch,
+        "transaction_result": False,
+        "topics": by_topic([partition], parts="partition_indexes"),
+        "coordinator_epoch": max(coordinator_epoch, 0),
+    }
+    answer = ask(connection, ApiKey.WRITE_TXN_MARKERS, at_most=_LAST_MARKERS, markers=[marker])
     for each in answer.markers:
-        for found in each.topics:
-            for part in found.partitions:
-                code = error_code(part.error_code)
-                if code is not ErrorCode.NONE:
-                    raise RefusedError(f"aborting the transaction in {partition}", code)
+        for _, part in by_partition(each.topics):
+            accepted(part, f"aborting the transaction in {partition}")

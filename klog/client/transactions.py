@@ -8,19 +8,17 @@ CONCURRENT_TRANSACTIONS means that the transaction before is not complete yet; i
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import timedelta
 from typing import Final
 
 from klog.client.cluster import Cluster
 from klog.client.connection import Connection
-from klog.client.consumer_protocol import partitions_by_topic
 from klog.client.coordinators import Coordinator, CoordinatorType
 from klog.client.errors import RefusedError
 from klog.client.producer_id import NO_PRODUCER, ProducerId
+from klog.client.requests import ask, by_topic
 from klog.formats.names import TopicPartition
 from klog.protocol.apis import ApiKey
 from klog.protocol.error_codes import ErrorCode, error_code
-from klog.protocol.messages import build, request_class, request_struct
 
 _LAST_CLIENT_ADD: Final = 3  # later versions are for brokers
 _LAST_END: Final = 4  # version 5 gives a new epoch with each end (KIP-890, part 2)
@@ -51,15 +49,15 @@ class Transaction:
         self.producer = self._coordinator.ask(self._init)
 
     def _init(self, connection: Connection) -> ProducerId:
-        version = connection.version_of(ApiKey.INIT_PRODUCER_ID, _LAST_INIT)
-        request = build(
-            request_class(ApiKey.INIT_PRODUCER_ID, version),
+        answer = ask(
+            connection,
+            ApiKey.INIT_PRODUCER_ID,
+            at_most=_LAST_INIT,
             transactional_id=self.transactional_id,
-            transaction_timeout=timedelta(milliseconds=self._timeout_ms),
+            transaction_timeout=self._timeout_ms,
             producer_id=NO_PRODUCER.producer_id,
             producer_epoch=NO_PRODUCER.epoch,
         )
-        answer = connection.send(request)
         self._require(answer.error_code)
         return ProducerId(int(answer.producer_id), int(answer.producer_epoch))
 
@@ -76,19 +74,15 @@ class Transaction:
             self.partitions.update(new)
 
     def _add(self, connection: Connection, partitions: Iterable[TopicPartition]) -> None:
-        version = connection.version_of(ApiKey.ADD_PARTITIONS_TO_TXN, _LAST_CLIENT_ADD)
-        topic = request_struct(ApiKey.ADD_PARTITIONS_TO_TXN, version, "AddPartitionsToTxnTopic")
-        request = build(
-            request_class(ApiKey.ADD_PARTITIONS_TO_TXN, version),
+        answer = ask(
+            connection,
+            ApiKey.ADD_PARTITIONS_TO_TXN,
+            at_most=_LAST_CLIENT_ADD,
             v3_and_below_transactional_id=self.transactional_id,
             v3_and_below_producer_id=self.producer.producer_id,
             v3_and_below_producer_epoch=self.producer.epoch,
-            v3_and_below_topics=tuple(
-                build(topic, name=name, partitions=tuple(numbers))
-                for name, numbers in partitions_by_topic(partitions).items()
-            ),
+            v3_and_below_topics=by_topic(partitions),
         )
-        answer = connection.send(request)
         codes = [
             error_code(part.partition_error_code)
             for each in answer.results_by_topic_v3_and_below
@@ -105,12 +99,13 @@ class Transaction:
             self.partitions.clear()
 
     def _end(self, connection: Connection, committed: bool) -> None:
-        version = connection.version_of(ApiKey.END_TXN, _LAST_END)
-        request = build(
-            request_class(ApiKey.END_TXN, version),
+        answer = ask(
+            connection,
+            ApiKey.END_TXN,
+            at_most=_LAST_END,
             transactional_id=self.transactional_id,
             producer_id=self.producer.producer_id,
             producer_epoch=self.producer.epoch,
             committed=committed,
         )
-        self._require(connection.send(request).error_code)
+        self._require(answer.error_code)

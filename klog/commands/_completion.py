@@ -138,10 +138,10 @@ def _groups(context: Any) -> Iterable[str]:  # noqa: ANN401
 
 
 def _brokers(context: Any) -> Iterable[str]:  # noqa: ANN401
-    from klog.client import admin
+    from klog.client.asking import broker_ids
 
     with _cluster(context) as cluster:
-        return [str(broker_id) for broker_id in admin.broker_ids(cluster)]
+        return [str(broker_id) for broker_id in broker_ids(cluster)]
 
 
 def _registered_brokers(context: Any) -> Iterable[str]:  # noqa: ANN401

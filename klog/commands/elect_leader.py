@@ -166,7 +166,7 @@ def _agreed(cluster: Cluster, wanted: Sequence[TopicPartition] | None, *, yes: b
     """Those of the partitions that have no leader, if the user agrees to lose records. Exits if not."""
     from klog.admin.elections import without_leader
     from klog.admin.topics import find_topics
-    from klog.client.admin import broker_ids
+    from klog.client.asking import broker_ids
 
     names = None if wanted is None else sorted({each.topic for each in wanted})
     found = without_leader(find_topics(cluster, names), broker_ids(cluster))

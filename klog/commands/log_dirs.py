@@ -117,7 +117,7 @@ def log_dirs(
 
 def _check_known(cluster: Cluster, wanted: Collection[int]) -> None:
     """Raises ClientError if the cluster does not have the brokers, in the words of Kafka's tool."""
-    from klog.client.admin import broker_ids
+    from klog.client.asking import broker_ids
     from klog.client.errors import ClientError
 
     known = broker_ids(cluster)

@@ -158,7 +158,7 @@ def _described(
     """The topics with their configs, and with the partitions to show."""
     from klog.admin.topic_selection import select_partitions, select_topics
     from klog.admin.topics import add_configs
-    from klog.client.admin import broker_ids
+    from klog.client.asking import broker_ids
 
     conditions = shown.conditions()
     found = add_configs(cluster, select_topics(cluster, selection))

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
+from datetime import timedelta
 from functools import cache
 from importlib import import_module
 from typing import Final, NamedTuple
 
 from klog.protocol.apis import SERVED, SPOKEN, Api, ApiKey, api_name
-from klog.protocol.entity_fields import Entity, Value, entity_fields
+from klog.protocol.entity_fields import Entity, EntityField, Value, entity_fields
 from klog.protocol.entity_reader import read_entity
 from klog.protocol.entity_writer import write_entity
 from klog.protocol.errors import MalformedMessageError, UnsupportedApiError
@@ -156,8 +157,8 @@ def encode_response(response: Entity) -> bytes:
 
 
 @cache
-def _names(entity_type: type) -> frozenset[str]:
-    return frozenset(field.name for field in entity_fields(entity_type))
+def _fields(entity_type: type) -> Mapping[str, EntityField]:
+    return {field.name: field for field in entity_fields(entity_type)}
 
 
 def build(entity_type: type, /, **values: Value) -> Entity:
@@ -165,5 +166,39 @@ def build(entity_type: type, /, **values: Value) -> Entity:
 
     So a handler needs no code for single versions.
     """
-    names = _names(entity_type)
+    names = _fields(entity_type)
     return entity_type(**{name: value for name, value in values.items() if name in names})
+
+
+def build_nested(entity_type: type, values: Mapping[str, Value]) -> Entity:
+    """As `build`, with mappings for structs, any iterables for arrays, and milliseconds for durations."""
+    fields = _fields(entity_type)
+    return entity_type(
+        **{name: _nested(fields[name], value) for name, value in values.items() if name in fields}
+    )
+
+
+def _nested(field: EntityField, value: Value) -> Value:
+    if value is None:
+        return None
+    if field.array:
+        return tuple(value if field.struct is None else (build_nested(field.struct, each) for each in value))
+    if field.struct is not None:
+        return build_nested(field.struct, value)
+    is_duration = str(field.kafka_type).startswith("timedelta")
+    return timedelta(milliseconds=value) if is_duration else value
+
+
+def error_codes(entity_type: type, entity: Entity) -> set[int]:
+    """All error codes of an answer of that class, those of its parts included."""
+    found: set[int] = set()
+    for field in _fields(entity_type).values():
+        value = getattr(entity, field.name, None)
+        if value is None:
+            continue
+        if field.name == "error_code":
+            found.add(int(value))
+        elif field.struct is not None:
+            for part in value if field.array else (value,):
+                found |= error_codes(field.struct, part)
+    return found

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from klog.client.admin import broker_ids
+from klog.client.asking import broker_ids
 from klog.client.cluster import Cluster
 from klog.client.log_dirs import LogDir, describe_log_dirs
 from klog.client.reassignments import RunningReassignment, list_reassignments
