@@ -103,8 +103,8 @@ class Api(NamedTuple):
     messages.
 
     `package` is kio's package with one module for each version, or klog's own module for the only version. It
-    is None if the messages are written by hand. Versions before `kio_from` are not in kio's package; they are
-    in `klog.protocol.legacy_versions`.
+    is None if the messages are written by hand. Versions before `kio_from` are not in kio's package;
+    `klog.protocol.legacy_versions` makes them.
     """
 
     key: ApiKey
@@ -126,8 +126,6 @@ class Api(NamedTuple):
         """The module of a version's messages; None if they are written by hand."""
         if self.package is None or not self.package.startswith("kio."):
             return self.package
-        if version < self.kio_from:
-            return f"klog.protocol.legacy_versions.{self.key.name.lower()}_v{version}"
         return f"{self.package}.v{version}"
 
 

@@ -11,7 +11,7 @@ The messages of Produce and Fetch have modules of their own (`produce_request` a
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from functools import cache
 from importlib import import_module
@@ -104,6 +104,7 @@ def response_class(api_key: int, version: int) -> type:
     return _entity_class(api_key, version, "Response")
 
 
+@cache
 def request_struct(api_key: int, version: int, name: str) -> type:
     """A class that a request is made of, by the name that Kafka's schema gives it.
 
@@ -112,6 +113,7 @@ def request_struct(api_key: int, version: int, name: str) -> type:
     return _struct(request_class(api_key, version), name)
 
 
+@cache
 def response_struct(api_key: int, version: int, name: str) -> type:
     """A class that a response is made of, by the name that Kafka's schema gives it.
 
@@ -121,17 +123,30 @@ def response_struct(api_key: int, version: int, name: str) -> type:
 
 
 def _struct(message: type, name: str) -> type:
-    found: type = getattr(import_module(message.__module__), name)
-    return found
+    for found in _structs(message):
+        if found.__name__ == name:
+            return found
+    raise AttributeError(f"{message.__name__} has no {name}")
+
+
+def _structs(entity_type: type) -> Iterator[type]:
+    """The classes that a message is made of."""
+    yield entity_type
+    for field in _fields(entity_type).values():
+        if field.struct is not None:
+            yield from _structs(field.struct)
 
 
 def _entity_class(api_key: int, version: int, kind: str) -> type:
     api = SPOKEN.get(api_key)
-    module_name = api.module_name(version) if api is not None and api.has(version) else None
-    if module_name is None:
+    if api is None or not api.has(version) or (module_name := api.module_name(version)) is None:
         raise UnsupportedApiError(
             f"no {api_name(api_key)} {kind.lower()} of version {version} is known as an entity"
         )
+    if version < api.kio_from:
+        from klog.protocol.legacy_versions.messages import legacy_class
+
+        return legacy_class(api, version, kind)
     found: type = getattr(import_module(module_name), ApiKey(api_key).title + kind)
     return found
 

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from functools import cache
-from importlib import import_module
 from typing import Final, TypeAlias
 
 from klog.protocol.entity_fields import Entity, Value
-from klog.protocol.messages import build, decode_request, encode_response, response_class
+from klog.protocol.messages import build, decode_request, encode_response, response_class, response_struct
 from klog.server.network.request import Request
 
 # Runs work on a request in a thread that may wait.
@@ -33,15 +31,9 @@ def milliseconds(duration: timedelta) -> int:
     return duration // _MILLISECOND
 
 
-@cache
-def _part_class(api_key: int, version: int, name: str) -> type:
-    found: type = getattr(import_module(response_class(api_key, version).__module__), name)
-    return found
-
-
 def part(request: Request, name: str, /, **values: Value) -> Entity:
     """A struct of the answer, by its name in Kafka's schema."""
-    return build(_part_class(request.api_key, request.api_version, name), **values)
+    return build(response_struct(request.api_key, request.api_version, name), **values)
 
 
 def answer_of(request: Request, /, **values: Value) -> Entity:
