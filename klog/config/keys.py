@@ -65,7 +65,8 @@ class ConfigError(UsageError):
 class ConfigKey:
     """One config.
 
-    `validate` returns what is wrong with a value, or None. Kafka does not document `internal` configs.
+    `validate` returns what is wrong with a value, or None. Kafka does not document `internal` configs. `text`
+    says what the config does, in our own words; a default of a topic config has none.
     """
 
     name: str
@@ -74,6 +75,7 @@ class ConfigKey:
     validate: Validator | None = None
     dynamic: Dynamic = Dynamic.READ_ONLY
     internal: bool = False
+    text: str = ""
 
     @property
     def sensitive(self) -> bool:
