@@ -14,7 +14,7 @@ import typer
 from klog.commands._messages import print_error, print_line, print_report
 from klog.commands._terminal import confirmed, count_of
 from klog.commands._usage import did_you_mean
-from klog.commands.option_groups import expand_options, option
+from klog.commands.option_groups import expand_options, option, optional
 from klog.commands.wire.connection import ConnectionOptions
 from klog.commands.wire.groups import AsKafka, tool_app
 from klog.commands.wire.output import WATCHING, OutputOptions, WatchOptions
@@ -50,7 +50,7 @@ class Resources:
 
     topic: Annotated[list[str] | None, _names("--topic", "TOPIC", "A topic; * for all (repeatable).")] = None
     group: Annotated[list[str] | None, _names("--group", "GROUP", "A consumer group (repeatable).")] = None
-    cluster: Annotated[bool, option(_RESOURCE, "The cluster itself.", "--cluster")] = False
+    cluster: bool = optional(False, _RESOURCE, "The cluster itself.", "--cluster")
     transactional_id: Annotated[
         list[str] | None, _names("--transactional-id", "ID", "A transactional id (repeatable).")
     ] = None
@@ -60,15 +60,13 @@ class Resources:
     user_principal: Annotated[
         list[str] | None, _names("--user-principal", "User:NAME", "A user, for tokens (repeatable).")
     ] = None
-    pattern_type: Annotated[
-        str,
-        option(
-            _RESOURCE,
-            "literal or prefixed; to list and remove also any, or match: all that apply to the name.",
-            "--resource-pattern-type",
-            metavar="TYPE",
-        ),
-    ] = "literal"
+    pattern_type: str = optional(
+        "literal",
+        _RESOURCE,
+        "literal or prefixed; to list and remove also any, or match: all that apply to the name.",
+        "--resource-pattern-type",
+        metavar="TYPE",
+    )
 
     def found(self) -> tuple[tuple[AclResourceType, str], ...]:
         """The types and names that are given."""
@@ -117,13 +115,11 @@ class Entries:
     operation: Annotated[
         list[str] | None, _names("--operation", "NAME", "Read, Write, ... [default: All]", _WHO)
     ] = None
-    producer: Annotated[bool, option(_WHO, "What a producer needs, with --topic.", "--producer")] = False
-    consumer: Annotated[
-        bool, option(_WHO, "What a consumer needs, with --topic and --group.", "--consumer")
-    ] = False
-    idempotent: Annotated[
-        bool, option(_WHO, "With --producer: idempotent writes, for Kafka before 2.8.", "--idempotent")
-    ] = False
+    producer: bool = optional(False, _WHO, "What a producer needs, with --topic.", "--producer")
+    consumer: bool = optional(False, _WHO, "What a consumer needs, with --topic and --group.", "--consumer")
+    idempotent: bool = optional(
+        False, _WHO, "With --producer: idempotent writes, for Kafka before 2.8.", "--idempotent"
+    )
 
     def wanted(self, resources: Resources) -> Wanted:
         """What the options say. Raises UsageError."""

@@ -16,7 +16,7 @@ from klog.commands._messages import print_error, print_line, print_note
 from klog.commands._offline_options import DryRun, JsonPerPartition, PartitionPaths, QuietUnlessChanged, Yes
 from klog.commands._terminal import confirmed, count_of, note_slowness, progress
 from klog.commands.dump.cells import human_bytes
-from klog.commands.option_groups import expand_options, option
+from klog.commands.option_groups import expand_options, option, optional
 from klog.formats.errors import KlogError, UsageError
 
 if TYPE_CHECKING:
@@ -59,10 +59,9 @@ class TopicRules:
     segment_bytes: Annotated[str | None, _topic_config("BYTES", "segment.bytes [default: 1 GiB].")] = None
     min_lag_ms: Annotated[str | None, _topic_config("MS", "min.compaction.lag.ms [default: 0].")] = None
     max_lag_ms: Annotated[str | None, _topic_config("MS", "max.compaction.lag.ms [default: none].")] = None
-    config: Annotated[
-        list[str] | None,
-        option(None, "Any other config of the topics (repeatable).", "--config", metavar="NAME=VALUE"),
-    ] = None
+    config: list[str] | None = optional(
+        None, None, "Any other config of the topics (repeatable).", "--config", metavar="NAME=VALUE"
+    )
 
     def topic_config(self) -> TopicConfig:
         """The configs that the options give, Kafka's defaults for the others. Raises UsageError."""
@@ -93,19 +92,17 @@ class TopicRules:
 class CleanOptions:
     """What to do, and what to print."""
 
-    status: Annotated[
-        bool,
-        option(
-            None,
-            "Show what is clean, dirty and cleanable, or why not; change nothing [policy: compact].",
-            "--status",
-        ),
-    ] = False
+    status: bool = optional(
+        False,
+        None,
+        "Show what is clean, dirty and cleanable, or why not; change nothing [policy: compact].",
+        "--status",
+    )
     dry_run: DryRun = False
     yes: Yes = False
-    dedupe_buffer_bytes: Annotated[
-        int, option(None, "log.cleaner.dedupe.buffer.size: 24 bytes per key.", least=72)
-    ] = 134_217_728
+    dedupe_buffer_bytes: int = optional(
+        134_217_728, None, "log.cleaner.dedupe.buffer.size: 24 bytes per key.", least=72
+    )
     as_json: JsonPerPartition = False
     quiet: QuietUnlessChanged = False
 

@@ -15,7 +15,7 @@ import typer
 from klog.commands._messages import BOLD, RED, YELLOW, print_line, print_note, print_report
 from klog.commands._terminal import confirmed, count_of
 from klog.commands._usage import missing
-from klog.commands.option_groups import expand_options, option
+from klog.commands.option_groups import expand_options, optional
 from klog.commands.wire.connection import ConnectionOptions
 from klog.commands.wire.groups import tool_app
 from klog.commands.wire.output import WATCHING, OutputFormat, OutputOptions, WatchOptions
@@ -51,8 +51,8 @@ _COLUMNS: Final = ("id", "host", "port", "rack", "isController", "version")
 class KafkaOptions:
     """How kafka-cluster names a cluster, beside `--bootstrap-server`."""
 
-    config: Annotated[Path | None, option(None, "", "--config", "-c", metavar="FILE", hidden=True)] = None
-    controller: Annotated[str | None, option(None, "", "--bootstrap-controller", "-C", hidden=True)] = None
+    config: Path | None = optional(None, None, "", "--config", "-c", metavar="FILE", hidden=True)
+    controller: str | None = optional(None, None, "", "--bootstrap-controller", "-C", hidden=True)
 
     def settings(self, connection: ConnectionOptions) -> ClientSettings:
         """The settings that these options and those of the connection make. Raises UsageError."""

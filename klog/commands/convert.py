@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -17,7 +17,7 @@ from klog.commands._messages import print_error, print_line
 from klog.commands._offline_options import DryRun, JsonPerPartition, PartitionPaths, QuietUnlessChanged
 from klog.commands._terminal import confirmed, count_of, note_slowness, progress
 from klog.commands.dump.cells import human_bytes
-from klog.commands.option_groups import expand_options, option
+from klog.commands.option_groups import expand_options, optional
 from klog.formats.errors import KlogError, UsageError
 
 if TYPE_CHECKING:
@@ -35,54 +35,46 @@ StartRunner = Callable[[], AbstractContextManager["Runner"]]
 class Target:
     """What the segments become."""
 
-    compression: Annotated[
-        str,
-        option(
-            None,
-            "The codec: none, gzip, snappy, lz4, zstd, or producer to keep that of each batch.",
-            "--compression",
-            "-c",
-            metavar="CODEC",
-        ),
-    ] = "producer"
-    level: Annotated[
-        int | None,
-        option(None, "The codec's level: gzip 1 to 9, lz4 1 to 16, zstd up to 22 [default: the codec's]."),
-    ] = None
-    batch_bytes: Annotated[
-        int,
-        option(
-            None,
-            "Join small batches up to so many bytes of uncompressed records; 0 joins none.",
-            metavar="BYTES",
-            least=0,
-        ),
-    ] = 131_072
-    max_message_bytes: Annotated[
-        int,
-        option(
-            None, "The topics' max.message.bytes; no joined batch is larger.", metavar="BYTES", least=1024
-        ),
-    ] = 1_048_588
-    segment_bytes: Annotated[
-        int | None,
-        option(
-            None,
-            "Merge and split segments to this size [default: segments begin where they began].",
-            metavar="BYTES",
-        ),
-    ] = None
-    index_interval_bytes: Annotated[
-        int, option(None, "The topics' index.interval.bytes.", metavar="BYTES", least=0)
-    ] = 4096
-    converts_active: Annotated[
-        bool,
-        option(
-            None,
-            "Convert the last segment too, and what is above the high watermark: only if all replicas are.",
-            "--all",
-        ),
-    ] = False
+    compression: str = optional(
+        "producer",
+        None,
+        "The codec: none, gzip, snappy, lz4, zstd, or producer to keep that of each batch.",
+        "--compression",
+        "-c",
+        metavar="CODEC",
+    )
+    level: int | None = optional(
+        None, None, "The codec's level: gzip 1 to 9, lz4 1 to 16, zstd up to 22 [default: the codec's]."
+    )
+    batch_bytes: int = optional(
+        131_072,
+        None,
+        "Join small batches up to so many bytes of uncompressed records; 0 joins none.",
+        metavar="BYTES",
+        least=0,
+    )
+    max_message_bytes: int = optional(
+        1_048_588,
+        None,
+        "The topics' max.message.bytes; no joined batch is larger.",
+        metavar="BYTES",
+        least=1024,
+    )
+    segment_bytes: int | None = optional(
+        None,
+        None,
+        "Merge and split segments to this size [default: segments begin where they began].",
+        metavar="BYTES",
+    )
+    index_interval_bytes: int = optional(
+        4096, None, "The topics' index.interval.bytes.", metavar="BYTES", least=0
+    )
+    converts_active: bool = optional(
+        False,
+        None,
+        "Convert the last segment too, and what is above the high watermark: only if all replicas are.",
+        "--all",
+    )
 
     def options(self) -> ConvertOptions:
         """The options of the conversion. Raises UsageError."""
@@ -105,24 +97,22 @@ class Target:
 class RunningOptions:
     """How to convert, and what to print."""
 
-    output: Annotated[
-        Path | None,
-        option(
-            None,
-            "Write a converted copy of the log directory here; the originals stay as they are.",
-            "--output",
-            "-o",
-            metavar="DIR",
-        ),
-    ] = None
-    verify: Annotated[
-        bool, option(None, "Compare every record with the original before segments are replaced.", "--verify")
-    ] = False
+    output: Path | None = optional(
+        None,
+        None,
+        "Write a converted copy of the log directory here; the originals stay as they are.",
+        "--output",
+        "-o",
+        metavar="DIR",
+    )
+    verify: bool = optional(
+        False, None, "Compare every record with the original before segments are replaced.", "--verify"
+    )
     dry_run: DryRun = False
-    yes: Annotated[bool, option(None, "Replace segments without asking.", "--yes", "-y")] = False
-    jobs: Annotated[
-        int | None, option(None, "Processes [default: the number of cores].", "--jobs", "-j", least=1)
-    ] = None
+    yes: bool = optional(False, None, "Replace segments without asking.", "--yes", "-y")
+    jobs: int | None = optional(
+        None, None, "Processes [default: the number of cores].", "--jobs", "-j", least=1
+    )
     as_json: JsonPerPartition = False
     quiet: QuietUnlessChanged = False
 

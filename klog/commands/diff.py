@@ -10,7 +10,7 @@ import typer
 
 from klog.commands._messages import print_error, print_line, print_note
 from klog.commands._terminal import count_of, note_slowness, progress
-from klog.commands.option_groups import expand_options, option
+from klog.commands.option_groups import expand_options, optional
 from klog.commands.wire.output import OutputOptions
 from klog.formats.constants import INT64_MAX
 from klog.formats.errors import UsageError
@@ -27,24 +27,22 @@ _PANEL: Final = "Selection"
 class DiffOptions:
     """What to compare, and how much to show."""
 
-    topic: Annotated[
-        list[str] | None,
-        option(_PANEL, "Only this topic (repeatable).", "--topic", metavar="TOPIC", show_default=False),
-    ] = None
-    partitions: Annotated[
-        str | None, option(_PANEL, "Only partitions with these numbers.", metavar="NUMBER,...")
-    ] = None
-    offsets: Annotated[
-        str | None, option(_PANEL, "Only these offsets, both included: 5..9, 5.., ..9, 5.", metavar="A..B")
-    ] = None
-    records: Annotated[
-        bool, option(None, "Show each record that differs, as it is in A and in B.", "--records")
-    ] = False
-    limit: Annotated[
-        int,
-        option(None, "Show so many ranges, and so many records, of each partition.", metavar="N", least=1),
-    ] = 100
-    quiet: Annotated[bool, option(None, "Show no progress.", "--quiet", "-q")] = False
+    topic: list[str] | None = optional(
+        None, _PANEL, "Only this topic (repeatable).", "--topic", metavar="TOPIC"
+    )
+    partitions: str | None = optional(
+        None, _PANEL, "Only partitions with these numbers.", metavar="NUMBER,..."
+    )
+    offsets: str | None = optional(
+        None, _PANEL, "Only these offsets, both included: 5..9, 5.., ..9, 5.", metavar="A..B"
+    )
+    records: bool = optional(
+        False, None, "Show each record that differs, as it is in A and in B.", "--records"
+    )
+    limit: int = optional(
+        100, None, "Show so many ranges, and so many records, of each partition.", metavar="N", least=1
+    )
+    quiet: bool = optional(False, None, "Show no progress.", "--quiet", "-q")
 
     def selection(self) -> Selection:
         """What the options select. Raises UsageError."""

@@ -15,7 +15,7 @@ import typer
 from klog.commands._messages import print_error, print_line, print_note, print_report
 from klog.commands._terminal import confirmed, count_of
 from klog.commands._usage import missing
-from klog.commands.option_groups import expand_options, option
+from klog.commands.option_groups import expand_options, optional
 from klog.commands.wire.connection import ConnectionOptions
 from klog.formats.errors import FormatError, StorageError, UsageError
 from klog.formats.wording import first_of
@@ -33,21 +33,18 @@ _NAMED: Final = 10
 class KafkaOptions:
     """The options of `kafka-leader-election`."""
 
-    election_type: Annotated[
-        str | None, option(_PANEL, "preferred or unclean.", "--election-type", metavar="TYPE")
-    ] = None
-    topic: Annotated[str | None, option(_PANEL, "A topic.", "--topic", metavar="TOPIC")] = None
-    partition: Annotated[
-        int | None, option(_PANEL, "A partition of --topic.", "--partition", metavar="N", least=0)
-    ] = None
-    json_file: Annotated[
-        Path | None,
-        option(_PANEL, "A file that lists partitions as JSON.", "--path-to-json-file", metavar="FILE"),
-    ] = None
-    all_partitions: Annotated[
-        bool, option(_PANEL, "All partitions that need it.", "--all-topic-partitions")
-    ] = False
-    admin_config: Annotated[Path | None, option(None, "", "--admin.config", hidden=True)] = None
+    election_type: str | None = optional(
+        None, _PANEL, "preferred or unclean.", "--election-type", metavar="TYPE"
+    )
+    topic: str | None = optional(None, _PANEL, "A topic.", "--topic", metavar="TOPIC")
+    partition: int | None = optional(
+        None, _PANEL, "A partition of --topic.", "--partition", metavar="N", least=0
+    )
+    json_file: Path | None = optional(
+        None, _PANEL, "A file that lists partitions as JSON.", "--path-to-json-file", metavar="FILE"
+    )
+    all_partitions: bool = optional(False, _PANEL, "All partitions that need it.", "--all-topic-partitions")
+    admin_config: Path | None = optional(None, None, "", "--admin.config", hidden=True)
 
 
 @expand_options

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from klog.commands._messages import print_error, print_line, print_note
-from klog.commands.option_groups import expand_options, option
+from klog.commands.option_groups import expand_options, optional
 from klog.commands.wire.connection import ConnectionOptions
 from klog.commands.wire.output import OutputOptions, WatchOptions
 from klog.formats.errors import KlogError, UsageError
@@ -32,13 +32,9 @@ OPTIONAL_VALUES = {"--watch": "2", "-w": "2"}
 class KafkaOptions:
     """The options of `kafka-log-dirs`."""
 
-    describe: Annotated[bool, option(_PANEL, "Print the JSON of kafka-log-dirs.", "--describe")] = False
-    topic_list: Annotated[
-        str | None, option(_PANEL, "Only these topics.", "--topic-list", metavar="TOPIC,...")
-    ] = None
-    broker_list: Annotated[
-        str | None, option(_PANEL, "Only these brokers.", "--broker-list", metavar="ID,...")
-    ] = None
+    describe: bool = optional(False, _PANEL, "Print the JSON of kafka-log-dirs.", "--describe")
+    topic_list: str | None = optional(None, _PANEL, "Only these topics.", "--topic-list", metavar="TOPIC,...")
+    broker_list: str | None = optional(None, _PANEL, "Only these brokers.", "--broker-list", metavar="ID,...")
 
     def topics(self) -> list[str]:
         """The topics that are named."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from klog.commands._messages import print_error
-from klog.commands.option_groups import expand_options, option
+from klog.commands.option_groups import expand_options, optional
 from klog.commands.wire.connection import ConnectionOptions
 from klog.commands.wire.output import OutputOptions, WatchOptions
 from klog.formats.errors import UsageError
@@ -33,27 +33,21 @@ OPTIONAL_VALUES = {"--watch": "2", "-w": "2"}
 class KafkaSelection:
     """Partitions as `kafka-get-offsets` selects them."""
 
-    topic: Annotated[
-        str | None,
-        option(_PANEL, "Topics whose whole name matches.", "--topic", metavar="REGEX", show_default=False),
-    ] = None
-    partitions: Annotated[
-        str | None,
-        option(_PANEL, "Partitions by number. [default: all]", "--partitions", metavar="N,..."),
-    ] = None
-    topic_partitions: Annotated[
-        str | None,
-        option(
-            _PANEL,
-            "Patterns of topics with ranges, like orders:0-3,prices:2,:5- (the end is not included).",
-            "--topic-partitions",
-            metavar="REGEX:RANGE,...",
-        ),
-    ] = None
-    exclude_internal: Annotated[
-        bool, option(_PANEL, "Leave out Kafka's own topics.", "--exclude-internal-topics")
-    ] = False
-    broker_list: Annotated[str | None, option(None, "", "--broker-list", hidden=True)] = None
+    topic: str | None = optional(None, _PANEL, "Topics whose whole name matches.", "--topic", metavar="REGEX")
+    partitions: str | None = optional(
+        None, _PANEL, "Partitions by number. [default: all]", "--partitions", metavar="N,..."
+    )
+    topic_partitions: str | None = optional(
+        None,
+        _PANEL,
+        "Patterns of topics with ranges, like orders:0-3,prices:2,:5- (the end is not included).",
+        "--topic-partitions",
+        metavar="REGEX:RANGE,...",
+    )
+    exclude_internal: bool = optional(
+        False, _PANEL, "Leave out Kafka's own topics.", "--exclude-internal-topics"
+    )
+    broker_list: str | None = optional(None, None, "", "--broker-list", hidden=True)
 
     @property
     def is_given(self) -> bool:

@@ -1,23 +1,26 @@
 """Lets several commands share a group of options, so that each option is stated once.
 
-A group is a dataclass whose fields are annotated as typer's options. A command takes the dataclass as one
-parameter; `expand_options` puts the options in its place before typer looks at the command.
+A group is a dataclass whose fields are annotated as typer's options, or stated with `optional`. A command
+takes the dataclass as one parameter; `expand_options` puts the options in its place before typer looks at the
+command.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import Field, field, fields, is_dataclass
 from functools import wraps
 from inspect import Parameter
-from typing import Any, get_type_hints
+from typing import Annotated, Any, Final, TypeVar, get_type_hints
 
 import typer
 from typer.core import TyperCommand
 from typer.models import OptionInfo
 
 Command = Callable[..., None]
+_Value = TypeVar("_Value")
+_OPTION: Final = "option"
 
 
 def option(
@@ -42,6 +45,32 @@ def option(
         rich_help_panel=panel,
     )
     return info
+
+
+def optional(
+    default: _Value,
+    panel: str | None,
+    summary: str,
+    *names: str,
+    metavar: str | None = None,
+    least: int | None = None,
+    envvar: str | None = None,
+    show_default: bool = True,
+    hidden: bool = False,
+) -> _Value:
+    """The field of a group that has a default and such an option (see `option`)."""
+    made = option(
+        panel,
+        summary,
+        *names,
+        metavar=metavar,
+        least=least,
+        envvar=envvar,
+        show_default=show_default,
+        hidden=hidden,
+    )
+    declared: _Value = field(default=default, metadata={_OPTION: made})
+    return declared
 
 
 def expand_options(command: Command) -> Command:
@@ -73,9 +102,19 @@ def expand_options(command: Command) -> Command:
 def _options_of(group: type[Any]) -> list[Parameter]:
     types = get_type_hints(group, include_extras=True)
     return [
-        Parameter(option.name, Parameter.KEYWORD_ONLY, default=option.default, annotation=types[option.name])
-        for option in fields(group)
+        Parameter(
+            each.name,
+            Parameter.KEYWORD_ONLY,
+            default=each.default,
+            annotation=_annotation(each, types[each.name]),
+        )
+        for each in fields(group)
     ]
+
+
+def _annotation(declared: Field[Any], kind: Any) -> Any:  # noqa: ANN401 (a type, or Annotated)
+    made = declared.metadata.get(_OPTION)
+    return kind if made is None else Annotated[kind, made]
 
 
 def taking_optional_values(defaults: Mapping[str, str]) -> type[TyperCommand]:

@@ -13,7 +13,7 @@ import typer
 
 from klog.commands._messages import print_line, print_report
 from klog.commands._usage import missing
-from klog.commands.option_groups import expand_options, option
+from klog.commands.option_groups import expand_options, optional
 from klog.commands.wire.assignments import parse_pairs, split_list
 from klog.commands.wire.connection import ConnectionOptions, ValidateOnly
 from klog.commands.wire.groups import AsKafka, tool_app
@@ -44,25 +44,19 @@ _DEFAULT: Final = ""
 class Whose:
     """A user, a client id, both together, or an IP address; by name, or the default of all others."""
 
-    user: Annotated[str | None, option(_PANEL, "A user.", "--user", metavar="NAME")] = None
-    user_defaults: Annotated[
-        bool, option(_PANEL, "All users without a quota of their own.", "--user-defaults")
-    ] = False
-    client_id: Annotated[
-        str | None, option(_PANEL, "A client id.", "--client-id", "--client", metavar="ID")
-    ] = None
-    client_id_defaults: Annotated[
-        bool, option(_PANEL, "All other client ids.", "--client-id-defaults", "--client-defaults")
-    ] = False
-    ip: Annotated[str | None, option(_PANEL, "An IP address.", "--ip", metavar="ADDRESS")] = None
-    ip_defaults: Annotated[bool, option(_PANEL, "All other IP addresses.", "--ip-defaults")] = False
-    entity_type: Annotated[
-        list[str] | None, option(None, "", "--entity-type", metavar="TYPE", hidden=True)
-    ] = None
-    entity_name: Annotated[
-        list[str] | None, option(None, "", "--entity-name", metavar="NAME", hidden=True)
-    ] = None
-    entity_default: Annotated[bool, option(None, "", "--entity-default", hidden=True)] = False
+    user: str | None = optional(None, _PANEL, "A user.", "--user", metavar="NAME")
+    user_defaults: bool = optional(
+        False, _PANEL, "All users without a quota of their own.", "--user-defaults"
+    )
+    client_id: str | None = optional(None, _PANEL, "A client id.", "--client-id", "--client", metavar="ID")
+    client_id_defaults: bool = optional(
+        False, _PANEL, "All other client ids.", "--client-id-defaults", "--client-defaults"
+    )
+    ip: str | None = optional(None, _PANEL, "An IP address.", "--ip", metavar="ADDRESS")
+    ip_defaults: bool = optional(False, _PANEL, "All other IP addresses.", "--ip-defaults")
+    entity_type: list[str] | None = optional(None, None, "", "--entity-type", metavar="TYPE", hidden=True)
+    entity_name: list[str] | None = optional(None, None, "", "--entity-name", metavar="NAME", hidden=True)
+    entity_default: bool = optional(False, None, "", "--entity-default", hidden=True)
 
     def parts(self) -> dict[str, str | None]:
         """The types with their names: the empty text for a default, None for any of the type.

@@ -9,7 +9,7 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -26,7 +26,7 @@ from klog.commands._offline_options import (
 )
 from klog.commands._outputs import check_output_directory
 from klog.commands._terminal import confirmed, count_of, note_slowness, progress
-from klog.commands.option_groups import expand_options, option
+from klog.commands.option_groups import expand_options, optional
 from klog.formats.errors import KlogError
 
 if TYPE_CHECKING:
@@ -42,18 +42,15 @@ class RecoveryOptions:
 
     dry_run: DryRun = False
     yes: Yes = False
-    quarantine: Annotated[
-        Path | None,
-        option(None, "The directory for what is cut [default: klog-quarantine beside the log directory]."),
-    ] = None
-    from_recovery_point: Annotated[
-        bool,
-        option(
-            None,
-            "Do not check records below the offsets in recovery-point-offset-checkpoint.",
-            "--from-recovery-point",
-        ),
-    ] = False
+    quarantine: Path | None = optional(
+        None, None, "The directory for what is cut [default: klog-quarantine beside the log directory]."
+    )
+    from_recovery_point: bool = optional(
+        False,
+        None,
+        "Do not check records below the offsets in recovery-point-offset-checkpoint.",
+        "--from-recovery-point",
+    )
     index_interval_bytes: IndexIntervalBytes = 4096
     index_max_bytes: IndexMaxBytes = 10_485_760
     as_json: JsonPerPartition = False

@@ -8,13 +8,13 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
 import typer
 
 from klog.commands._messages import BOLD, RED, columns_of, print_error, print_line
 from klog.commands._terminal import count_of
-from klog.commands.option_groups import expand_options, option
+from klog.commands.option_groups import expand_options, optional
 from klog.commands.wire.connection import ConnectionOptions
 from klog.commands.wire.output import HOME_AND_CLEAR, OutputFormat, OutputOptions
 from klog.formats.errors import KlogError, UsageError
@@ -32,24 +32,13 @@ _LINES_AROUND: Final = 6  # two titles, two blank lines, two lines of what is le
 class TopOptions:
     """What `klog top` shows, and how often."""
 
-    interval_s: Annotated[
-        float,
-        option("Output", "The seconds between two looks.", "--interval", "-i", metavar="SECONDS"),
-    ] = 2.0
-    count: Annotated[
-        int | None,
-        option(
-            "Output",
-            "End after so many looks. [default: at Ctrl-C]",
-            "--count",
-            metavar="N",
-            least=1,
-            show_default=False,
-        ),
-    ] = None
-    include_internal: Annotated[
-        bool, option("Output", "Show Kafka's own topics, too.", "--include-internal")
-    ] = False
+    interval_s: float = optional(
+        2.0, "Output", "The seconds between two looks.", "--interval", "-i", metavar="SECONDS"
+    )
+    count: int | None = optional(
+        None, "Output", "End after so many looks. [default: at Ctrl-C]", "--count", metavar="N", least=1
+    )
+    include_internal: bool = optional(False, "Output", "Show Kafka's own topics, too.", "--include-internal")
 
 
 NO_ARGS_IS_HELP = False

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from typer.testing import CliRunner
 
-from klog.commands.option_groups import expand_options
+from klog.commands.option_groups import expand_options, optional
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class NamedSize(Size):
     """A group that replaces an option of another one and adds one."""
 
     width: Annotated[int, typer.Option("--width", min=10)] = 10
-    name: Annotated[str, typer.Option("--name")] = ""
+    name: str = optional("", "Names", "How it is called.", "--name", metavar="NAME")
 
 
 app = typer.Typer()
@@ -66,3 +66,10 @@ def test_the_help_lists_the_options_of_a_group():
     shown = run("plain", "--help").stdout
     assert all(option in shown for option in ("--width", "--height", "--loud"))
     assert "Print what was given." in shown
+
+
+def test_an_option_may_be_stated_as_a_default():
+    assert NamedSize().name == ""
+    text = run("named", "--help").stdout
+    assert "Names" in text
+    assert "How it is called." in text

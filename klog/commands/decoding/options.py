@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
-from klog.commands.option_groups import option
+from klog.commands.option_groups import optional
 from klog.formats.errors import UsageError
 
 if TYPE_CHECKING:
@@ -27,54 +27,41 @@ class FieldEncoding(StrEnum):
 class DecodingOptions:
     """How to decode keys and values to JSON."""
 
-    schema_dir: Annotated[
-        str | None,
-        option(
-            _PANEL,
-            "Decode what is in Confluent's wire format, with the schemas of a directory, a file for each id "
-            "(42.avsc, 42.json, 42.desc).",
-            "--schema-dir",
-            metavar="DIR",
-            show_default=False,
-        ),
-    ] = None
-    schema_registry: Annotated[
-        str | None,
-        option(
-            _PANEL,
-            "The same with the schemas of a registry: https://USER:PASSWORD@HOST:PORT.",
-            "--schema-registry",
-            metavar="URL",
-            show_default=False,
-        ),
-    ] = None
-    decode_key: Annotated[
-        FieldEncoding | None,
-        option(_PANEL, "The encoding of the keys.", "--decode-key", show_default=False),
-    ] = None
-    decode_value: Annotated[
-        FieldEncoding | None,
-        option(_PANEL, "The encoding of the values.", "--decode-value", show_default=False),
-    ] = None
-    key_schema: Annotated[
-        str | None, option(_PANEL, "As --value-schema, for keys.", "--key-schema", metavar="FILE|TEXT")
-    ] = None
-    value_schema: Annotated[
-        str | None,
-        option(
-            _PANEL,
-            "avro: the schema. protobuf: compiled descriptors (protoc --include_imports -o).",
-            "--value-schema",
-            metavar="FILE|TEXT",
-        ),
-    ] = None
-    key_message: Annotated[
-        str | None, option(_PANEL, "As --value-message, for keys.", "--key-message", metavar="NAME")
-    ] = None
-    value_message: Annotated[
-        str | None,
-        option(_PANEL, "The protobuf message. Default: the first.", "--value-message", metavar="NAME"),
-    ] = None
+    schema_dir: str | None = optional(
+        None,
+        _PANEL,
+        "Decode what is in Confluent's wire format, with the schemas of a directory, a file for each id "
+        "(42.avsc, 42.json, 42.desc).",
+        "--schema-dir",
+        metavar="DIR",
+    )
+    schema_registry: str | None = optional(
+        None,
+        _PANEL,
+        "The same with the schemas of a registry: https://USER:PASSWORD@HOST:PORT.",
+        "--schema-registry",
+        metavar="URL",
+    )
+    decode_key: FieldEncoding | None = optional(None, _PANEL, "The encoding of the keys.", "--decode-key")
+    decode_value: FieldEncoding | None = optional(
+        None, _PANEL, "The encoding of the values.", "--decode-value"
+    )
+    key_schema: str | None = optional(
+        None, _PANEL, "As --value-schema, for keys.", "--key-schema", metavar="FILE|TEXT"
+    )
+    value_schema: str | None = optional(
+        None,
+        _PANEL,
+        "avro: the schema. protobuf: compiled descriptors (protoc --include_imports -o).",
+        "--value-schema",
+        metavar="FILE|TEXT",
+    )
+    key_message: str | None = optional(
+        None, _PANEL, "As --value-message, for keys.", "--key-message", metavar="NAME"
+    )
+    value_message: str | None = optional(
+        None, _PANEL, "The protobuf message. Default: the first.", "--value-message", metavar="NAME"
+    )
 
     @property
     def wanted(self) -> bool:

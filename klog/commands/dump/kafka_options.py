@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Final
 
 from klog.commands.dump.plan import Decoder, KafkaFlags
-from klog.commands.option_groups import option
+from klog.commands.option_groups import option, optional
 from klog.commands.wire.connection import Version
 from klog.formats.constants import INT32_MAX
 
@@ -21,47 +21,43 @@ _DECODER_CLASS: Final = option(_PANEL, "A decoder class of Kafka.", metavar="CLA
 class KafkaOptions:
     """Kafka's flags by Kafka's names."""
 
-    print_data_log: Annotated[
-        bool, option(_PANEL, "Print records with keys and values.", "--print-data-log")
-    ] = False
-    deep_iteration: Annotated[
-        bool, option(_PANEL, "Print the records of each batch.", "--deep-iteration")
-    ] = False
-    skip_record_metadata: Annotated[
-        bool, option(_PANEL, "Print records without metadata.", "--skip-record-metadata")
-    ] = False
-    max_bytes: Annotated[
-        int, option(_PANEL, "Read at most so many bytes of batches per file.", metavar="BYTES")
-    ] = INT32_MAX
-    max_message_size: Annotated[int, option(_PANEL, "The size of the largest batch.", metavar="BYTES")] = (
-        DEFAULT_FLAGS.max_message_size
+    print_data_log: bool = optional(False, _PANEL, "Print records with keys and values.", "--print-data-log")
+    deep_iteration: bool = optional(False, _PANEL, "Print the records of each batch.", "--deep-iteration")
+    skip_record_metadata: bool = optional(
+        False, _PANEL, "Print records without metadata.", "--skip-record-metadata"
+    )
+    max_bytes: int = optional(
+        INT32_MAX, _PANEL, "Read at most so many bytes of batches per file.", metavar="BYTES"
+    )
+    max_message_size: int = optional(
+        DEFAULT_FLAGS.max_message_size, _PANEL, "The size of the largest batch.", metavar="BYTES"
     )
     key_decoder_class: Annotated[str | None, _DECODER_CLASS] = None
     value_decoder_class: Annotated[str | None, _DECODER_CLASS] = None
-    offsets_decoder: Annotated[
-        bool, option(_PANEL, "Decode records of __consumer_offsets.", "--offsets-decoder")
-    ] = False
-    transaction_log_decoder: Annotated[
-        bool, option(_PANEL, "Decode records of __transaction_state.", "--transaction-log-decoder")
-    ] = False
-    cluster_metadata_decoder: Annotated[
-        bool, option(_PANEL, "Decode records of __cluster_metadata.", "--cluster-metadata-decoder")
-    ] = False
-    remote_log_metadata_decoder: Annotated[
-        bool, option(_PANEL, "Decode records of __remote_log_metadata.", "--remote-log-metadata-decoder")
-    ] = False
-    share_group_state_decoder: Annotated[
-        bool,
-        option(
-            _PANEL, "Decode records of __share_group_state, as Kafka 4 does.", "--share-group-state-decoder"
-        ),
-    ] = False
-    index_sanity_check: Annotated[
-        bool, option(_PANEL, "Check indexes; do not print them.", "--index-sanity-check")
-    ] = False
-    verify_index_only: Annotated[
-        bool, option(_PANEL, "Check indexes against the log; do not print them.", "--verify-index-only")
-    ] = False
+    offsets_decoder: bool = optional(
+        False, _PANEL, "Decode records of __consumer_offsets.", "--offsets-decoder"
+    )
+    transaction_log_decoder: bool = optional(
+        False, _PANEL, "Decode records of __transaction_state.", "--transaction-log-decoder"
+    )
+    cluster_metadata_decoder: bool = optional(
+        False, _PANEL, "Decode records of __cluster_metadata.", "--cluster-metadata-decoder"
+    )
+    remote_log_metadata_decoder: bool = optional(
+        False, _PANEL, "Decode records of __remote_log_metadata.", "--remote-log-metadata-decoder"
+    )
+    share_group_state_decoder: bool = optional(
+        False,
+        _PANEL,
+        "Decode records of __share_group_state, as Kafka 4 does.",
+        "--share-group-state-decoder",
+    )
+    index_sanity_check: bool = optional(
+        False, _PANEL, "Check indexes; do not print them.", "--index-sanity-check"
+    )
+    verify_index_only: bool = optional(
+        False, _PANEL, "Check indexes against the log; do not print them.", "--verify-index-only"
+    )
     version: Version = False
 
     def flags(self) -> KafkaFlags:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Final
+from typing import Final
 
 from klog.commands.dump.arguments import parse_offsets, parse_pattern, parse_time
 from klog.commands.dump.plan import Selection
-from klog.commands.option_groups import option
+from klog.commands.option_groups import optional
 
 SELECT: Final = "Selection"
 
@@ -17,23 +17,19 @@ SELECT: Final = "Selection"
 class SelectionOptions:
     """Which records to show."""
 
-    offsets: Annotated[
-        str | None, option(SELECT, "Only these offsets, both included: 5..9, 5.., ..9, 5.", metavar="A..B")
-    ] = None
-    since: Annotated[
-        str | None,
-        option(
-            SELECT,
-            "Only timestamps from this on: ISO 8601, epoch ms, or a span like 2h (that long ago).",
-            metavar="TIME",
-        ),
-    ] = None
-    until: Annotated[str | None, option(SELECT, "Only timestamps before this.", metavar="TIME")] = None
-    key: Annotated[str | None, option(SELECT, "Only records with exactly this key.", metavar="TEXT")] = None
-    grep: Annotated[
-        str | None, option(SELECT, "Only records whose key or value matches.", metavar="REGEX")
-    ] = None
-    limit: Annotated[int | None, option(SELECT, "Stop after N rows.", metavar="N", least=0)] = None
+    offsets: str | None = optional(
+        None, SELECT, "Only these offsets, both included: 5..9, 5.., ..9, 5.", metavar="A..B"
+    )
+    since: str | None = optional(
+        None,
+        SELECT,
+        "Only timestamps from this on: ISO 8601, epoch ms, or a span like 2h (that long ago).",
+        metavar="TIME",
+    )
+    until: str | None = optional(None, SELECT, "Only timestamps before this.", metavar="TIME")
+    key: str | None = optional(None, SELECT, "Only records with exactly this key.", metavar="TEXT")
+    grep: str | None = optional(None, SELECT, "Only records whose key or value matches.", metavar="REGEX")
+    limit: int | None = optional(None, SELECT, "Stop after N rows.", metavar="N", least=0)
 
     def selection(self, now: datetime) -> Selection:
         """The selection; spans count back from `now`. Raises UsageError."""

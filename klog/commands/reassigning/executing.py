@@ -12,7 +12,7 @@ import typer
 from klog.commands._interrupts import Interrupts
 from klog.commands._messages import print_error, print_note, print_report
 from klog.commands._terminal import confirmed, count_of
-from klog.commands.option_groups import expand_options, option
+from klog.commands.option_groups import expand_options, optional
 from klog.commands.reassigning.group import app
 from klog.commands.reassigning.options import AssignmentFile, LogDirTimeout
 from klog.commands.wire.connection import ConnectionOptions
@@ -34,24 +34,20 @@ _NONE: Final = -1
 class ThrottleOptions:
     """How much to copy in a second."""
 
-    throttle: Annotated[
-        int,
-        option(
-            _THROTTLES,
-            "Copy at most so many bytes a second into each broker, and out of each.",
-            metavar="BYTES",
-            show_default=False,
-        ),
-    ] = _NONE
-    replica_alter_log_dirs_throttle: Annotated[
-        int,
-        option(
-            _THROTTLES,
-            "Copy at most so many bytes a second between the log directories of each broker.",
-            metavar="BYTES",
-            show_default=False,
-        ),
-    ] = _NONE
+    throttle: int = optional(
+        _NONE,
+        _THROTTLES,
+        "Copy at most so many bytes a second into each broker, and out of each.",
+        metavar="BYTES",
+        show_default=False,
+    )
+    replica_alter_log_dirs_throttle: int = optional(
+        _NONE,
+        _THROTTLES,
+        "Copy at most so many bytes a second between the log directories of each broker.",
+        metavar="BYTES",
+        show_default=False,
+    )
 
     def limits(self) -> Limits:
         """The limits; a negative number is none, as for Kafka's tool."""
@@ -67,26 +63,20 @@ class ThrottleOptions:
 class BatchOptions:
     """How much to move at the same time."""
 
-    batch: Annotated[
-        int | None,
-        option(
-            _BATCHES,
-            "Move so many partitions at a time; the next ones begin when all of these are done.",
-            metavar="N",
-            least=1,
-            show_default=False,
-        ),
-    ] = None
-    max_bytes: Annotated[
-        int | None,
-        option(
-            _BATCHES,
-            "Copy at most so many bytes in a batch, unless one partition alone has more.",
-            metavar="BYTES",
-            least=1,
-            show_default=False,
-        ),
-    ] = None
+    batch: int | None = optional(
+        None,
+        _BATCHES,
+        "Move so many partitions at a time; the next ones begin when all of these are done.",
+        metavar="N",
+        least=1,
+    )
+    max_bytes: int | None = optional(
+        None,
+        _BATCHES,
+        "Copy at most so many bytes in a batch, unless one partition alone has more.",
+        metavar="BYTES",
+        least=1,
+    )
 
 
 @app.command("execute")

@@ -11,7 +11,7 @@ import typer
 
 from klog.commands._messages import print_note
 from klog.commands._usage import missing
-from klog.commands.option_groups import option
+from klog.commands.option_groups import optional
 from klog.formats.errors import MissingInputError, UsageError
 
 if TYPE_CHECKING:
@@ -41,16 +41,9 @@ class AssignmentFile:
         str | None,
         typer.Argument(metavar="[FILE]", help="Kafka's reassignment JSON; `-` is stdin.", show_default=False),
     ] = None
-    reassignment_json_file: Annotated[
-        str | None,
-        option(
-            None,
-            "The same as FILE.",
-            "--reassignment-json-file",
-            metavar="FILE",
-            show_default=False,
-        ),
-    ] = None
+    reassignment_json_file: str | None = optional(
+        None, None, "The same as FILE.", "--reassignment-json-file", metavar="FILE"
+    )
 
     @property
     def name(self) -> str | None:

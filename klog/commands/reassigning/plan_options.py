@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from klog.commands.option_groups import option
+from klog.commands.option_groups import optional
 from klog.formats.errors import UsageError
 
 if TYPE_CHECKING:
@@ -44,48 +44,31 @@ def broker_list(name: str, text: str) -> list[int]:
 class GoalOptions:
     """What is to be true."""
 
-    brokers: Annotated[
-        str | None,
-        option(
-            _PANEL,
-            "Use exactly these brokers, and even out their bytes.",
-            *("--brokers", "--broker-list"),
-            metavar="1,2,3",
-            show_default=False,
-        ),
-    ] = None
-    drain: Annotated[
-        str | None,
-        option(_PANEL, "Leave no replica on these brokers.", "--drain", metavar="3", show_default=False),
-    ] = None
-    add: Annotated[
-        str | None,
-        option(
-            _PANEL,
-            "Give these brokers their fair share of bytes, and move nothing else.",
-            "--add",
-            metavar="4,5",
-            show_default=False,
-        ),
-    ] = None
-    replication_factor: Annotated[
-        int | None,
-        option(
-            _PANEL,
-            "Give each partition so many replicas.",
-            "--replication-factor",
-            metavar="N",
-            least=1,
-            show_default=False,
-        ),
-    ] = None
-    tolerance: Annotated[float, option(_PANEL, _TOLERANCE_HELP, "--tolerance", metavar="PERCENT")] = 1.0
-    keep_leaders: Annotated[
-        bool, option(_PANEL, "Do not change preferred leaders that may stay.", "--keep-leaders")
-    ] = False
-    disable_rack_aware: Annotated[
-        bool, option(_PANEL, "Place replicas without regard to racks.", "--disable-rack-aware")
-    ] = False
+    brokers: str | None = optional(
+        None,
+        _PANEL,
+        "Use exactly these brokers, and even out their bytes.",
+        *("--brokers", "--broker-list"),
+        metavar="1,2,3",
+    )
+    drain: str | None = optional(None, _PANEL, "Leave no replica on these brokers.", "--drain", metavar="3")
+    add: str | None = optional(
+        None,
+        _PANEL,
+        "Give these brokers their fair share of bytes, and move nothing else.",
+        "--add",
+        metavar="4,5",
+    )
+    replication_factor: int | None = optional(
+        None, _PANEL, "Give each partition so many replicas.", "--replication-factor", metavar="N", least=1
+    )
+    tolerance: float = optional(1.0, _PANEL, _TOLERANCE_HELP, "--tolerance", metavar="PERCENT")
+    keep_leaders: bool = optional(
+        False, _PANEL, "Do not change preferred leaders that may stay.", "--keep-leaders"
+    )
+    disable_rack_aware: bool = optional(
+        False, _PANEL, "Place replicas without regard to racks.", "--disable-rack-aware"
+    )
 
     def goal(self) -> Goal:
         """The goal. Raises UsageError."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
 from klog.commands._usage import missing
-from klog.commands.option_groups import option
+from klog.commands.option_groups import optional
 from klog.formats.errors import UsageError
 
 if TYPE_CHECKING:
@@ -23,64 +23,43 @@ _QUOTAS: Final = ("clients", "users", "ips")
 class EntityOptions:
     """The entity whose configs are meant, also as kafka-configs names it."""
 
-    topic: Annotated[
-        str | None, option(_PANEL, "Configs of a topic.", "--topic", metavar="TOPIC", show_default=False)
-    ] = None
-    broker: Annotated[
-        str | None, option(_PANEL, "Configs of a broker.", "--broker", metavar="ID", show_default=False)
-    ] = None
-    broker_defaults: Annotated[
-        bool, option(_PANEL, "Configs for all brokers of the cluster.", "--broker-defaults")
-    ] = False
-    broker_logger: Annotated[
-        str | None,
-        option(_PANEL, "Levels of a broker's loggers.", "--broker-logger", metavar="ID", show_default=False),
-    ] = None
-    group: Annotated[
-        str | None,
-        option(_PANEL, "Configs of a group (Kafka 4).", "--group", metavar="GROUP", show_default=False),
-    ] = None
-    client_metrics: Annotated[
-        str | None,
-        option(
-            _PANEL,
-            "Which metrics clients send (KRaft).",
-            "--client-metrics",
-            metavar="NAME",
-            show_default=False,
-        ),
-    ] = None
-    entity_type: Annotated[
-        list[str] | None,
-        option(
-            _PANEL,
-            "As for kafka-configs: topics, brokers, broker-loggers, groups or client-metrics.",
-            "--entity-type",
-            metavar="TYPE",
-            show_default=False,
-        ),
-    ] = None
-    entity_name: Annotated[
-        list[str] | None,
-        option(
-            _PANEL,
-            "As for kafka-configs; without a name all of the type are described.",
-            "--entity-name",
-            metavar="NAME",
-            show_default=False,
-        ),
-    ] = None
-    entity_default: Annotated[bool, option(_PANEL, "As for kafka-configs.", "--entity-default")] = False
-    client: Annotated[str | None, option(None, "", "--client", hidden=True)] = None
-    client_defaults: Annotated[bool, option(None, "", "--client-defaults", hidden=True)] = False
-    user: Annotated[str | None, option(None, "", "--user", hidden=True)] = None
-    user_defaults: Annotated[bool, option(None, "", "--user-defaults", hidden=True)] = False
-    ip: Annotated[str | None, option(None, "", "--ip", hidden=True)] = None
-    ip_defaults: Annotated[bool, option(None, "", "--ip-defaults", hidden=True)] = False
-    zookeeper: Annotated[str | None, option(None, "", "--zookeeper", hidden=True)] = None
-    controller: Annotated[str | None, option(None, "", "--bootstrap-controller", hidden=True)] = None
-    zookeeper_tls: Annotated[str | None, option(None, "", "--zk-tls-config-file", hidden=True)] = None
-    force: Annotated[bool, option(None, "", "--force", hidden=True)] = False
+    topic: str | None = optional(None, _PANEL, "Configs of a topic.", "--topic", metavar="TOPIC")
+    broker: str | None = optional(None, _PANEL, "Configs of a broker.", "--broker", metavar="ID")
+    broker_defaults: bool = optional(
+        False, _PANEL, "Configs for all brokers of the cluster.", "--broker-defaults"
+    )
+    broker_logger: str | None = optional(
+        None, _PANEL, "Levels of a broker's loggers.", "--broker-logger", metavar="ID"
+    )
+    group: str | None = optional(None, _PANEL, "Configs of a group (Kafka 4).", "--group", metavar="GROUP")
+    client_metrics: str | None = optional(
+        None, _PANEL, "Which metrics clients send (KRaft).", "--client-metrics", metavar="NAME"
+    )
+    entity_type: list[str] | None = optional(
+        None,
+        _PANEL,
+        "As for kafka-configs: topics, brokers, broker-loggers, groups or client-metrics.",
+        "--entity-type",
+        metavar="TYPE",
+    )
+    entity_name: list[str] | None = optional(
+        None,
+        _PANEL,
+        "As for kafka-configs; without a name all of the type are described.",
+        "--entity-name",
+        metavar="NAME",
+    )
+    entity_default: bool = optional(False, _PANEL, "As for kafka-configs.", "--entity-default")
+    client: str | None = optional(None, None, "", "--client", hidden=True)
+    client_defaults: bool = optional(False, None, "", "--client-defaults", hidden=True)
+    user: str | None = optional(None, None, "", "--user", hidden=True)
+    user_defaults: bool = optional(False, None, "", "--user-defaults", hidden=True)
+    ip: str | None = optional(None, None, "", "--ip", hidden=True)
+    ip_defaults: bool = optional(False, None, "", "--ip-defaults", hidden=True)
+    zookeeper: str | None = optional(None, None, "", "--zookeeper", hidden=True)
+    controller: str | None = optional(None, None, "", "--bootstrap-controller", hidden=True)
+    zookeeper_tls: str | None = optional(None, None, "", "--zk-tls-config-file", hidden=True)
+    force: bool = optional(False, None, "", "--force", hidden=True)
 
     def entity(self) -> ConfigEntity:
         """The entity that the options name. Raises UsageError, or typer's, unless it is exactly one."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from klog.commands._messages import print_note
-from klog.commands.option_groups import option
+from klog.commands.option_groups import optional
 
 if TYPE_CHECKING:
     from klog.admin.settings import ClientSettings
@@ -43,59 +43,44 @@ Version = Annotated[
 class ConnectionOptions:
     """Which cluster to connect to, and how."""
 
-    bootstrap_server: Annotated[
-        str | None,
-        option(
-            _PANEL,
-            "A broker of the cluster, or several with commas. [default: the profile's, or 127.0.0.1:9092]",
-            *("--bootstrap-server", "-b"),
-            metavar="HOST:PORT",
-            envvar="KLOG_BOOTSTRAP_SERVER",
-            show_default=False,
-        ),
-    ] = None
-    command_config: Annotated[
-        Path | None,
-        option(
-            _PANEL,
-            "A file of client properties as for Kafka's tools (`security.protocol`, `ssl.*`, `sasl.*`).",
-            "--command-config",
-            metavar="FILE",
-            show_default=False,
-        ),
-    ] = None
-    timeout_ms: Annotated[
-        int | None,
-        option(
-            _PANEL,
-            "The time limit for each answer. [default: 30000]",
-            "--timeout-ms",
-            metavar="MS",
-            least=1,
-            show_default=False,
-        ),
-    ] = None
-    profile: Annotated[
-        str | None,
-        option(
-            _PANEL,
-            "The connection settings of this name (`klog profile add`). [default: the current profile]",
-            "--profile",
-            metavar="NAME",
-            envvar="KLOG_PROFILE",
-            show_default=False,
-        ),
-    ] = None
-    command_property: Annotated[
-        list[str] | None,
-        option(
-            _PANEL,
-            "A client property, which takes precedence over those of files and profiles (repeatable).",
-            *("--command-property", "-X"),
-            metavar="KEY=VALUE",
-            show_default=False,
-        ),
-    ] = None
+    bootstrap_server: str | None = optional(
+        None,
+        _PANEL,
+        "A broker of the cluster, or several with commas. [default: the profile's, or 127.0.0.1:9092]",
+        *("--bootstrap-server", "-b"),
+        metavar="HOST:PORT",
+        envvar="KLOG_BOOTSTRAP_SERVER",
+    )
+    command_config: Path | None = optional(
+        None,
+        _PANEL,
+        "A file of client properties as for Kafka's tools (`security.protocol`, `ssl.*`, `sasl.*`).",
+        "--command-config",
+        metavar="FILE",
+    )
+    timeout_ms: int | None = optional(
+        None,
+        _PANEL,
+        "The time limit for each answer. [default: 30000]",
+        "--timeout-ms",
+        metavar="MS",
+        least=1,
+    )
+    profile: str | None = optional(
+        None,
+        _PANEL,
+        "The connection settings of this name (`klog profile add`). [default: the current profile]",
+        "--profile",
+        metavar="NAME",
+        envvar="KLOG_PROFILE",
+    )
+    command_property: list[str] | None = optional(
+        None,
+        _PANEL,
+        "A client property, which takes precedence over those of files and profiles (repeatable).",
+        *("--command-property", "-X"),
+        metavar="KEY=VALUE",
+    )
     version: Version = False
 
     def settings(self, more: Mapping[str, str] | None = None) -> ClientSettings:

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from klog.commands._usage import missing
-from klog.commands.option_groups import option
+from klog.commands.option_groups import optional
 from klog.commands.wire.properties import given_properties, properties_file
 from klog.formats.errors import UsageError
 
@@ -43,90 +43,69 @@ class Start(NamedTuple):
 class ConsoleOptions:
     """Options of the two other tools. `reading` and `formatter` say what they mean."""
 
-    topic: Annotated[
-        list[str] | None,
-        option(
-            _KAFKA,
-            "The topic to read. --timeout-ms ends it after that time without a record.",
-            "--topic",
-            metavar="TOPIC",
-            show_default=False,
-        ),
-    ] = None
-    include: Annotated[
-        str | None,
-        option(
-            _KAFKA, "Read all topics whose whole name matches.", "--include", "--whitelist", metavar="REGEX"
-        ),
-    ] = None
-    from_beginning: Annotated[bool, option(_KAFKA, "Start at the first record.", "--from-beginning")] = False
-    max_messages: Annotated[
-        int | None, option(_KAFKA, "Stop after N records.", "--max-messages", "-c", metavar="N", least=-1)
-    ] = None
-    properties: Annotated[
-        list[str] | None,
-        option(
-            _KAFKA,
-            "What to print: print.key, print.timestamp, print.offset, print.partition, print.headers, "
-            "print.value (true or false), key.separator, line.separator, headers.separator, null.literal, "
-            "key.deserializer, value.deserializer, headers.deserializer (repeatable).",
-            *("--property", "--formatter-property"),
-            metavar="KEY=VALUE",
-            show_default=False,
-        ),
-    ] = None
-    formatter_config: Annotated[
-        Path | None, option(_KAFKA, "A file of such properties.", "--formatter-config", metavar="FILE")
-    ] = None
-    formatter: Annotated[
-        str | None,
-        option(_KAFKA, "DefaultMessageFormatter or NoOpMessageFormatter.", "--formatter", metavar="CLASS"),
-    ] = None
-    key_deserializer: Annotated[
-        str | None,
-        option(_KAFKA, "As --property key.deserializer.", "--key-deserializer", metavar="CLASS"),
-    ] = None
-    value_deserializer: Annotated[
-        str | None,
-        option(_KAFKA, "As --property value.deserializer.", "--value-deserializer", metavar="CLASS"),
-    ] = None
-    skip_message_on_error: Annotated[
-        bool,
-        option(_KAFKA, "Go on after a record that a deserializer rejects.", "--skip-message-on-error"),
-    ] = False
-    consumer_property: Annotated[
-        list[str] | None,
-        option(
-            _KAFKA,
-            "A property of Kafka's consumer: isolation.level, auto.offset.reset, those of groups, and as in "
-            "--command-config.",
-            "--consumer-property",
-            metavar="KEY=VALUE",
-            show_default=False,
-        ),
-    ] = None
-    consumer_config: Annotated[
-        Path | None, option(_KAFKA, "A file of such properties.", "--consumer.config", metavar="FILE")
-    ] = None
-    enable_systest_events: Annotated[bool, option(None, "", "--enable-systest-events", hidden=True)] = False
-    kcat_topic: Annotated[
-        list[str] | None, option(_KCAT, "The topic to read.", "-t", metavar="TOPIC", show_default=False)
-    ] = None
-    offset: Annotated[
-        list[str] | None,
-        option(
-            _KCAT,
-            "Where to start: beginning, end (Kafka: earliest, latest), an offset, -N for the last N, s@TIME "
-            "for the first record of a time; e@TIME says where to stop (repeatable).",
-            *("--offset", "-o"),
-            metavar="OFFSET",
-            show_default=False,
-        ),
-    ] = None
-    exit_at_end: Annotated[bool, option(_KCAT, "Stop at the end.", "-e")] = False
-    consumer_mode: Annotated[bool, option(None, "", "-C", hidden=True)] = False
-    unbuffered: Annotated[bool, option(None, "", "-u", hidden=True)] = False
-    quiet: Annotated[bool, option(None, "", "-q", hidden=True)] = False
+    topic: list[str] | None = optional(
+        None,
+        _KAFKA,
+        "The topic to read. --timeout-ms ends it after that time without a record.",
+        "--topic",
+        metavar="TOPIC",
+    )
+    include: str | None = optional(
+        None, _KAFKA, "Read all topics whose whole name matches.", "--include", "--whitelist", metavar="REGEX"
+    )
+    from_beginning: bool = optional(False, _KAFKA, "Start at the first record.", "--from-beginning")
+    max_messages: int | None = optional(
+        None, _KAFKA, "Stop after N records.", "--max-messages", "-c", metavar="N", least=-1
+    )
+    properties: list[str] | None = optional(
+        None,
+        _KAFKA,
+        "What to print: print.key, print.timestamp, print.offset, print.partition, print.headers, "
+        "print.value (true or false), key.separator, line.separator, headers.separator, null.literal, "
+        "key.deserializer, value.deserializer, headers.deserializer (repeatable).",
+        *("--property", "--formatter-property"),
+        metavar="KEY=VALUE",
+    )
+    formatter_config: Path | None = optional(
+        None, _KAFKA, "A file of such properties.", "--formatter-config", metavar="FILE"
+    )
+    formatter: str | None = optional(
+        None, _KAFKA, "DefaultMessageFormatter or NoOpMessageFormatter.", "--formatter", metavar="CLASS"
+    )
+    key_deserializer: str | None = optional(
+        None, _KAFKA, "As --property key.deserializer.", "--key-deserializer", metavar="CLASS"
+    )
+    value_deserializer: str | None = optional(
+        None, _KAFKA, "As --property value.deserializer.", "--value-deserializer", metavar="CLASS"
+    )
+    skip_message_on_error: bool = optional(
+        False, _KAFKA, "Go on after a record that a deserializer rejects.", "--skip-message-on-error"
+    )
+    consumer_property: list[str] | None = optional(
+        None,
+        _KAFKA,
+        "A property of Kafka's consumer: isolation.level, auto.offset.reset, those of groups, and as in "
+        "--command-config.",
+        "--consumer-property",
+        metavar="KEY=VALUE",
+    )
+    consumer_config: Path | None = optional(
+        None, _KAFKA, "A file of such properties.", "--consumer.config", metavar="FILE"
+    )
+    enable_systest_events: bool = optional(False, None, "", "--enable-systest-events", hidden=True)
+    kcat_topic: list[str] | None = optional(None, _KCAT, "The topic to read.", "-t", metavar="TOPIC")
+    offset: list[str] | None = optional(
+        None,
+        _KCAT,
+        "Where to start: beginning, end (Kafka: earliest, latest), an offset, -N for the last N, s@TIME "
+        "for the first record of a time; e@TIME says where to stop (repeatable).",
+        *("--offset", "-o"),
+        metavar="OFFSET",
+    )
+    exit_at_end: bool = optional(False, _KCAT, "Stop at the end.", "-e")
+    consumer_mode: bool = optional(False, None, "", "-C", hidden=True)
+    unbuffered: bool = optional(False, None, "", "-u", hidden=True)
+    quiet: bool = optional(False, None, "", "-q", hidden=True)
 
     @property
     def as_kafka(self) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Final
 
-from klog.commands.option_groups import option
+from klog.commands.option_groups import option, optional
 from klog.commands.wire.produce_options import Acks, Codec, DeliveryOptions
 from klog.commands.wire.properties import given_properties, is_true, properties_file
 from klog.formats.errors import UsageError
@@ -24,62 +24,45 @@ def _hidden_number(name: str) -> object:
 class ConsoleProducerOptions:
     """Options of Kafka's tool. The methods say what they mean."""
 
-    kafka_topic: Annotated[
-        str | None,
-        option(
-            _KAFKA,
-            "The topic to write to; all arguments are records then. Lines may end in \\r or \\r\\n, too.",
-            "--topic",
-            metavar="TOPIC",
-            show_default=False,
-        ),
-    ] = None
-    kcat_topic: Annotated[
-        str | None,
-        option("As kcat", "The topic to write to.", "-t", metavar="TOPIC", show_default=False),
-    ] = None
-    properties: Annotated[
-        list[str] | None,
-        option(
-            _KAFKA,
-            "How to parse lines: parse.key, parse.headers, ignore.error (true or false), key.separator, "
-            "headers.delimiter, headers.separator, headers.key.separator, null.marker (repeatable).",
-            *("--property", "--reader-property"),
-            metavar="KEY=VALUE",
-            show_default=False,
-        ),
-    ] = None
-    reader_config: Annotated[
-        Path | None, option(_KAFKA, "A file of such properties.", "--reader-config", metavar="FILE")
-    ] = None
-    line_reader: Annotated[
-        str | None, option(_KAFKA, "LineMessageReader.", "--line-reader", metavar="CLASS")
-    ] = None
-    producer_property: Annotated[
-        list[str] | None,
-        option(
-            _KAFKA,
-            "A property of Kafka's producer: acks, compression.type, enable.idempotence, and as in "
-            "--command-config.",
-            "--producer-property",
-            metavar="KEY=VALUE",
-            show_default=False,
-        ),
-    ] = None
-    producer_config: Annotated[
-        Path | None, option(_KAFKA, "A file of such properties.", "--producer.config", metavar="FILE")
-    ] = None
-    compression_codec: Annotated[
-        str | None,
-        option(
-            _KAFKA, "As --compression-type; gzip without a value.", "--compression-codec", metavar="[CODEC]"
-        ),
-    ] = None
-    request_required_acks: Annotated[
-        str | None, option(_KAFKA, "As --acks.", "--request-required-acks", metavar="ACKS")
-    ] = None
-    sync: Annotated[bool, option(_KAFKA, "Wait for each record before sending the next.", "--sync")] = False
-    broker_list: Annotated[str | None, option(None, "", "--broker-list", hidden=True)] = None
+    kafka_topic: str | None = optional(
+        None,
+        _KAFKA,
+        "The topic to write to; all arguments are records then. Lines may end in \\r or \\r\\n, too.",
+        "--topic",
+        metavar="TOPIC",
+    )
+    kcat_topic: str | None = optional(None, "As kcat", "The topic to write to.", "-t", metavar="TOPIC")
+    properties: list[str] | None = optional(
+        None,
+        _KAFKA,
+        "How to parse lines: parse.key, parse.headers, ignore.error (true or false), key.separator, "
+        "headers.delimiter, headers.separator, headers.key.separator, null.marker (repeatable).",
+        *("--property", "--reader-property"),
+        metavar="KEY=VALUE",
+    )
+    reader_config: Path | None = optional(
+        None, _KAFKA, "A file of such properties.", "--reader-config", metavar="FILE"
+    )
+    line_reader: str | None = optional(None, _KAFKA, "LineMessageReader.", "--line-reader", metavar="CLASS")
+    producer_property: list[str] | None = optional(
+        None,
+        _KAFKA,
+        "A property of Kafka's producer: acks, compression.type, enable.idempotence, and as in "
+        "--command-config.",
+        "--producer-property",
+        metavar="KEY=VALUE",
+    )
+    producer_config: Path | None = optional(
+        None, _KAFKA, "A file of such properties.", "--producer.config", metavar="FILE"
+    )
+    compression_codec: str | None = optional(
+        None, _KAFKA, "As --compression-type; gzip without a value.", "--compression-codec", metavar="[CODEC]"
+    )
+    request_required_acks: str | None = optional(
+        None, _KAFKA, "As --acks.", "--request-required-acks", metavar="ACKS"
+    )
+    sync: bool = optional(False, _KAFKA, "Wait for each record before sending the next.", "--sync")
+    broker_list: str | None = optional(None, None, "", "--broker-list", hidden=True)
     batch_size: Annotated[int | None, _hidden_number("--batch-size")] = None
     linger_ms: Annotated[int | None, _hidden_number("--timeout")] = None
     max_memory_bytes: Annotated[int | None, _hidden_number("--max-memory-bytes")] = None
@@ -90,7 +73,7 @@ class ConsoleProducerOptions:
     socket_buffer_bytes: Annotated[int | None, _hidden_number("--socket-buffer-size")] = None
     max_block_ms: Annotated[int | None, _hidden_number("--max-block-ms")] = None
     request_timeout_ms: Annotated[int | None, _hidden_number("--request-timeout-ms")] = None
-    producer_mode: Annotated[bool, option(None, "", "-P", hidden=True)] = False
+    producer_mode: bool = optional(False, None, "", "-P", hidden=True)
 
     def target(self, topic: str | None, values: Sequence[str]) -> tuple[str | None, list[str]]:
         """The topic and the records of the arguments. Raises UsageError if two topics are named."""

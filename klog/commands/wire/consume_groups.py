@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
-from klog.commands.option_groups import option
+from klog.commands.option_groups import optional
 from klog.commands.wire.properties import is_true
 from klog.formats.errors import UsageError
 
@@ -35,28 +35,22 @@ _CURE: Final = "a group reads from its committed offsets on; `klog groups reset-
 class GroupOptions:
     """Which group to join, and how."""
 
-    group: Annotated[
-        str | None,
-        option(
-            _PANEL,
-            "Join this group: read a share of the partitions from the committed offsets on, and commit what "
-            "was printed.",
-            *("--group", "-G"),
-            metavar="GROUP",
-            show_default=False,
-        ),
-    ] = None
-    no_commit: Annotated[bool, option(_PANEL, "Do not commit offsets.", "--no-commit")] = False
-    group_instance_id: Annotated[
-        str | None,
-        option(
-            _PANEL,
-            "Be a static member: keep the partitions while away for less than session.timeout.ms.",
-            "--group-instance-id",
-            metavar="ID",
-            show_default=False,
-        ),
-    ] = None
+    group: str | None = optional(
+        None,
+        _PANEL,
+        "Join this group: read a share of the partitions from the committed offsets on, and commit what "
+        "was printed.",
+        *("--group", "-G"),
+        metavar="GROUP",
+    )
+    no_commit: bool = optional(False, _PANEL, "Do not commit offsets.", "--no-commit")
+    group_instance_id: str | None = optional(
+        None,
+        _PANEL,
+        "Be a static member: keep the partitions while away for less than session.timeout.ms.",
+        "--group-instance-id",
+        metavar="ID",
+    )
 
     def group_id(self, properties: Mapping[str, str]) -> str | None:
         """The group to join, None for none. Raises UsageError for options that need a group."""

@@ -11,7 +11,7 @@ import typer
 from klog.commands.dump.options import ROWS
 from klog.commands.dump.plan import BytesMode
 from klog.commands.dump.selection_options import SELECT
-from klog.commands.option_groups import option
+from klog.commands.option_groups import optional
 
 
 class IsolationLevel(StrEnum):
@@ -31,57 +31,41 @@ Topics = Annotated[
 class ReadingOptions:
     """What to read of the topics, and until when."""
 
-    partition: Annotated[
-        list[int] | None,
-        option(SELECT, "Read only this partition (repeatable).", "--partition", "-p", metavar="N"),
-    ] = None
-    last: Annotated[
-        int | None, option(SELECT, "Read the last N offsets of each partition.", metavar="N", least=0)
-    ] = None
-    follow: Annotated[bool, option(SELECT, "Go on with new records; do not stop at the end.", "--follow")] = (
-        False
+    partition: list[int] | None = optional(
+        None, SELECT, "Read only this partition (repeatable).", "--partition", "-p", metavar="N"
     )
-    isolation_level: Annotated[
-        IsolationLevel | None,
-        option(
-            SELECT,
-            "Show all records, or only committed ones. [default: read_uncommitted]",
-            *("--isolation-level", "--isolation"),
-            show_default=False,
-        ),
-    ] = None
+    last: int | None = optional(
+        None, SELECT, "Read the last N offsets of each partition.", metavar="N", least=0
+    )
+    follow: bool = optional(False, SELECT, "Go on with new records; do not stop at the end.", "--follow")
+    isolation_level: IsolationLevel | None = optional(
+        None,
+        SELECT,
+        "Show all records, or only committed ones. [default: read_uncommitted]",
+        *("--isolation-level", "--isolation"),
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class PrintOptions:
     """How to print records."""
 
-    format_: Annotated[
-        str | None,
-        option(
-            ROWS,
-            "value, jsonl (or json), or a text with kcat's tokens: %k key, %s value, %h headers, %t topic, "
-            "%p partition, %o offset, %T timestamp, %K %S sizes.",
-            *("--format", "-f"),
-            metavar="FORMAT",
-            show_default=False,
-        ),
-    ] = None
-    bytes_: Annotated[
-        BytesMode,
-        option(
-            ROWS,
-            "How to print keys and values. auto: as they are (jsonl: UTF-8 text or base64); none: sizes.",
-            "--bytes",
-        ),
-    ] = BytesMode.AUTO
-    key_delimiter: Annotated[
-        str | None,
-        option(
-            ROWS, "Print the key and this text before each value.", "--key-delimiter", "-K", metavar="TEXT"
-        ),
-    ] = None
-    delimiter: Annotated[
-        str, option(ROWS, "The text after each record.", "--delimiter", "-D", metavar="TEXT")
-    ] = r"\n"
-    null: Annotated[str, option(ROWS, "The text to print for null.", metavar="TEXT")] = ""
+    format_: str | None = optional(
+        None,
+        ROWS,
+        "value, jsonl (or json), or a text with kcat's tokens: %k key, %s value, %h headers, %t topic, "
+        "%p partition, %o offset, %T timestamp, %K %S sizes.",
+        *("--format", "-f"),
+        metavar="FORMAT",
+    )
+    bytes_: BytesMode = optional(
+        BytesMode.AUTO,
+        ROWS,
+        "How to print keys and values. auto: as they are (jsonl: UTF-8 text or base64); none: sizes.",
+        "--bytes",
+    )
+    key_delimiter: str | None = optional(
+        None, ROWS, "Print the key and this text before each value.", "--key-delimiter", "-K", metavar="TEXT"
+    )
+    delimiter: str = optional(r"\n", ROWS, "The text after each record.", "--delimiter", "-D", metavar="TEXT")
+    null: str = optional("", ROWS, "The text to print for null.", metavar="TEXT")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from klog.commands._usage import missing
-from klog.commands.option_groups import option
+from klog.commands.option_groups import option, optional
 from klog.formats.errors import FormatError, StorageError, UsageError
 
 if TYPE_CHECKING:
@@ -142,19 +142,16 @@ class ResetRules:
 class ResetScope:
     """Of which partitions to reset the offsets, and whether to do it."""
 
-    topic: Annotated[
-        list[str] | None,
-        option(
-            _SCOPE,
-            "A topic, or some of its partitions, like orders:0,2 (repeatable).",
-            "--topic",
-            metavar="TOPIC[:N,...]",
-            show_default=False,
-        ),
-    ] = None
-    all_topics: Annotated[
-        bool, option(_SCOPE, "All partitions of which the group has offsets.", "--all-topics")
-    ] = False
+    topic: list[str] | None = optional(
+        None,
+        _SCOPE,
+        "A topic, or some of its partitions, like orders:0,2 (repeatable).",
+        "--topic",
+        metavar="TOPIC[:N,...]",
+    )
+    all_topics: bool = optional(
+        False, _SCOPE, "All partitions of which the group has offsets.", "--all-topics"
+    )
     execute: Annotated[bool, typer.Option("--execute", help="Set the offsets.")] = False
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the new offsets (the default).")] = (
         False

@@ -12,12 +12,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Final
+from typing import Final
 
 import typer
 
 from klog.commands._messages import columns_of, print_error
-from klog.commands.option_groups import option, taking_optional_values
+from klog.commands.option_groups import optional, taking_optional_values
 from klog.commands.wire.tables import Row, show_json, show_table
 from klog.formats.errors import KlogError
 
@@ -38,15 +38,13 @@ class OutputFormat(StrEnum):
 class OutputOptions:
     """How to print rows."""
 
-    output: Annotated[
-        OutputFormat,
-        option(
-            _PANEL,
-            "table: for people. json: one list. jsonl: one object per line. csv: with a line of names.",
-            *("--output", "-o"),
-        ),
-    ] = OutputFormat.TABLE
-    as_json: Annotated[bool, option(_PANEL, "The same as -o jsonl.", "--json")] = False
+    output: OutputFormat = optional(
+        OutputFormat.TABLE,
+        _PANEL,
+        "table: for people. json: one list. jsonl: one object per line. csv: with a line of names.",
+        *("--output", "-o"),
+    )
+    as_json: bool = optional(False, _PANEL, "The same as -o jsonl.", "--json")
 
     @property
     def format(self) -> OutputFormat:
@@ -98,16 +96,13 @@ def _cell(value: object) -> object:
 class WatchOptions:
     """Whether to show the same again and again. The command's class must be WATCHING."""
 
-    watch_s: Annotated[
-        float | None,
-        option(
-            _PANEL,
-            "Show it again every so many seconds (2 if none are given) until Ctrl-C.",
-            *("--watch", "-w"),
-            metavar="[SECONDS]",
-            show_default=False,
-        ),
-    ] = None
+    watch_s: float | None = optional(
+        None,
+        _PANEL,
+        "Show it again every so many seconds (2 if none are given) until Ctrl-C.",
+        *("--watch", "-w"),
+        metavar="[SECONDS]",
+    )
 
     def run(self, show: Callable[[], None], *, sleep_s: Callable[[float], object] = time.sleep) -> None:
         """Call `show` once, or until Ctrl-C. While it repeats, an error is shown and the next try follows."""

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 import typer
 
 from klog.commands.dump.plan import BytesMode
-from klog.commands.option_groups import option
+from klog.commands.option_groups import optional
 
 _INPUT: Final = "Input"
 _RECORD: Final = "Every record"
@@ -59,96 +59,78 @@ Values = Annotated[
 class InputOptions:
     """Where records come from, and how to parse them."""
 
-    files: Annotated[
-        list[str] | None,
-        option(
-            _INPUT,
-            "Read this file instead of stdin (repeatable; - is stdin).",
-            *("--file", "-l"),
-            metavar="PATH",
-            show_default=False,
-        ),
-    ] = None
-    whole: Annotated[bool, option(_INPUT, "Write each file as one record.", "--whole")] = False
-    format_: Annotated[
-        InputFormat,
-        option(
-            _INPUT,
-            "Lines of text, or the JSON Lines of klog consume and klog dump-segment.",
-            *("--format", "-f"),
-        ),
-    ] = InputFormat.LINES
-    bytes_: Annotated[
-        BytesMode,
-        option(_INPUT, "How keys and values are written in jsonl: the --bytes of the dump.", "--bytes"),
-    ] = BytesMode.AUTO
-    key_delimiter: Annotated[
-        str | None,
-        option(_INPUT, "The text between key and value in lines.", "--key-delimiter", "-K", metavar="TEXT"),
-    ] = None
-    delimiter: Annotated[
-        str, option(_INPUT, "The text after each record.", "--delimiter", "-D", metavar="TEXT")
-    ] = r"\n"
-    null: Annotated[
-        str | None, option(_INPUT, "Write keys and values of this text as null.", metavar="TEXT")
-    ] = None
-    ignore_partitions: Annotated[
-        bool,
-        option(_INPUT, "Choose partitions anew; do not keep those of jsonl.", "--ignore-partitions"),
-    ] = False
+    files: list[str] | None = optional(
+        None,
+        _INPUT,
+        "Read this file instead of stdin (repeatable; - is stdin).",
+        *("--file", "-l"),
+        metavar="PATH",
+    )
+    whole: bool = optional(False, _INPUT, "Write each file as one record.", "--whole")
+    format_: InputFormat = optional(
+        InputFormat.LINES,
+        _INPUT,
+        "Lines of text, or the JSON Lines of klog consume and klog dump-segment.",
+        *("--format", "-f"),
+    )
+    bytes_: BytesMode = optional(
+        BytesMode.AUTO,
+        _INPUT,
+        "How keys and values are written in jsonl: the --bytes of the dump.",
+        "--bytes",
+    )
+    key_delimiter: str | None = optional(
+        None, _INPUT, "The text between key and value in lines.", "--key-delimiter", "-K", metavar="TEXT"
+    )
+    delimiter: str = optional(
+        r"\n", _INPUT, "The text after each record.", "--delimiter", "-D", metavar="TEXT"
+    )
+    null: str | None = optional(None, _INPUT, "Write keys and values of this text as null.", metavar="TEXT")
+    ignore_partitions: bool = optional(
+        False, _INPUT, "Choose partitions anew; do not keep those of jsonl.", "--ignore-partitions"
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class RecordOptions:
     """What every record gets."""
 
-    key: Annotated[str | None, option(_RECORD, "The key of every record.", "--key", "-k", metavar="TEXT")] = (
-        None
+    key: str | None = optional(None, _RECORD, "The key of every record.", "--key", "-k", metavar="TEXT")
+    header: list[str] | None = optional(
+        None,
+        _RECORD,
+        "A header (repeatable). NAME alone has the value null.",
+        *("--header", "-H"),
+        metavar="NAME=VALUE",
     )
-    header: Annotated[
-        list[str] | None,
-        option(
-            _RECORD,
-            "A header (repeatable). NAME alone has the value null.",
-            *("--header", "-H"),
-            metavar="NAME=VALUE",
-        ),
-    ] = None
-    partition: Annotated[
-        int | None,
-        option(
-            _RECORD,
-            "The partition. [default: chosen by key, as Kafka does]",
-            *("--partition", "-p"),
-            metavar="N",
-            least=0,
-        ),
-    ] = None
-    timestamp: Annotated[
-        str | None,
-        option(
-            _RECORD,
-            "ISO 8601, epoch ms, or a span like 2h (that long ago). [default: that of jsonl, or now]",
-            metavar="TIME",
-        ),
-    ] = None
+    partition: int | None = optional(
+        None,
+        _RECORD,
+        "The partition. [default: chosen by key, as Kafka does]",
+        *("--partition", "-p"),
+        metavar="N",
+        least=0,
+    )
+    timestamp: str | None = optional(
+        None,
+        _RECORD,
+        "ISO 8601, epoch ms, or a span like 2h (that long ago). [default: that of jsonl, or now]",
+        metavar="TIME",
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryOptions:
     """How records are sent, and what is reported."""
 
-    compression_type: Annotated[
-        Codec, option(_DELIVERY, "The codec of the batches.", "--compression-type", "-z")
-    ] = Codec.NONE
-    acks: Annotated[Acks, option(_DELIVERY, "How many replicas must have a record.", "--acks")] = Acks.ALL
-    idempotence: Annotated[
-        bool | None,
-        option(
-            _DELIVERY,
-            "Write no duplicates after lost connections. [default: with --acks all]",
-            "--idempotence/--no-idempotence",
-            show_default=False,
-        ),
-    ] = None
-    quiet: Annotated[bool, option(_DELIVERY, "Report only failures.", "--quiet", "-q")] = False
+    compression_type: Codec = optional(
+        Codec.NONE, _DELIVERY, "The codec of the batches.", "--compression-type", "-z"
+    )
+    acks: Acks = optional(Acks.ALL, _DELIVERY, "How many replicas must have a record.", "--acks")
+    idempotence: bool | None = optional(
+        None,
+        _DELIVERY,
+        "Write no duplicates after lost connections. [default: with --acks all]",
+        "--idempotence/--no-idempotence",
+    )
+    quiet: bool = optional(False, _DELIVERY, "Report only failures.", "--quiet", "-q")

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
 from klog.commands._interrupts import Interrupts
 from klog.commands._messages import print_note
 from klog.commands._terminal import count_of
-from klog.commands.option_groups import option
+from klog.commands.option_groups import optional
 from klog.formats.errors import KlogError, UsageError
 
 if TYPE_CHECKING:
@@ -30,30 +30,24 @@ _TIMEOUT_MS: Final = 60_000
 class TransactionOptions:
     """Whether to write in transactions, and how large they are."""
 
-    transactional_id: Annotated[
-        str | None,
-        option(
-            _PANEL,
-            "Write all records in one transaction of this id, and commit it at the end.",
-            *("--transactional-id", "-X"),
-            metavar="ID",
-            show_default=False,
-        ),
-    ] = None
-    transaction_records: Annotated[
-        int | None,
-        option(_PANEL, "Commit after N records, and begin the next transaction.", metavar="N", least=1),
-    ] = None
-    transaction_duration_ms: Annotated[
-        int | None,
-        option(
-            _PANEL,
-            "Commit a transaction of this age, and whenever the input has to be waited for.",
-            "--transaction-duration-ms",
-            metavar="MS",
-            least=1,
-        ),
-    ] = None
+    transactional_id: str | None = optional(
+        None,
+        _PANEL,
+        "Write all records in one transaction of this id, and commit it at the end.",
+        *("--transactional-id", "-X"),
+        metavar="ID",
+    )
+    transaction_records: int | None = optional(
+        None, _PANEL, "Commit after N records, and begin the next transaction.", metavar="N", least=1
+    )
+    transaction_duration_ms: int | None = optional(
+        None,
+        _PANEL,
+        "Commit a transaction of this age, and whenever the input has to be waited for.",
+        "--transaction-duration-ms",
+        metavar="MS",
+        least=1,
+    )
 
     def settings(self, properties: Mapping[str, str]) -> tuple[str, int] | None:
         """The transactional id and the timeout in ms, None for no transactions. Raises UsageError."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Final
 
-from klog.commands.option_groups import option
+from klog.commands.option_groups import optional
 from klog.formats.errors import UsageError
 from klog.storage.files import storage_error
 
@@ -25,27 +25,21 @@ _MODULES: Final = {
 class TlsOptions:
     """TLS by PEM files."""
 
-    tls: Annotated[bool, option(_TLS_PANEL, "Connect by TLS.", "--tls")] = False
-    ca: Annotated[
-        Path | None,
-        option(
-            _TLS_PANEL,
-            "PEM file of the authorities that sign brokers' certificates. [default: the system's]",
-            "--ca",
-            metavar="FILE",
-            show_default=False,
-        ),
-    ] = None
-    cert: Annotated[
-        Path | None,
-        option(
-            _TLS_PANEL,
-            "PEM file with the client's own key and certificates, for brokers that ask for them.",
-            "--cert",
-            metavar="FILE",
-            show_default=False,
-        ),
-    ] = None
+    tls: bool = optional(False, _TLS_PANEL, "Connect by TLS.", "--tls")
+    ca: Path | None = optional(
+        None,
+        _TLS_PANEL,
+        "PEM file of the authorities that sign brokers' certificates. [default: the system's]",
+        "--ca",
+        metavar="FILE",
+    )
+    cert: Path | None = optional(
+        None,
+        _TLS_PANEL,
+        "PEM file with the client's own key and certificates, for brokers that ask for them.",
+        "--cert",
+        metavar="FILE",
+    )
 
     @property
     def wanted(self) -> bool:
@@ -66,46 +60,26 @@ class TlsOptions:
 class LoginOptions:
     """Who the client is."""
 
-    sasl: Annotated[
-        str | None,
-        option(
-            _SASL_PANEL,
-            f"The mechanism: {', '.join(_MODULES)}.",
-            "--sasl",
-            metavar="MECHANISM",
-            show_default=False,
-        ),
-    ] = None
-    user: Annotated[
-        str | None,
-        option(
-            _SASL_PANEL,
-            "The user, or the client id of OAUTHBEARER.",
-            "--user",
-            metavar="USER",
-            show_default=False,
-        ),
-    ] = None
-    password_file: Annotated[
-        Path | None,
-        option(
-            _SASL_PANEL,
-            "A file with the password. [default: KLOG_PASSWORD, else it is asked for]",
-            "--password-file",
-            metavar="FILE",
-            show_default=False,
-        ),
-    ] = None
-    token_url: Annotated[
-        str | None,
-        option(
-            _SASL_PANEL,
-            "Where OAUTHBEARER gets tokens: the token endpoint, or file:PATH.",
-            "--token-url",
-            metavar="URL",
-            show_default=False,
-        ),
-    ] = None
+    sasl: str | None = optional(
+        None, _SASL_PANEL, f"The mechanism: {', '.join(_MODULES)}.", "--sasl", metavar="MECHANISM"
+    )
+    user: str | None = optional(
+        None, _SASL_PANEL, "The user, or the client id of OAUTHBEARER.", "--user", metavar="USER"
+    )
+    password_file: Path | None = optional(
+        None,
+        _SASL_PANEL,
+        "A file with the password. [default: KLOG_PASSWORD, else it is asked for]",
+        "--password-file",
+        metavar="FILE",
+    )
+    token_url: str | None = optional(
+        None,
+        _SASL_PANEL,
+        "Where OAUTHBEARER gets tokens: the token endpoint, or file:PATH.",
+        "--token-url",
+        metavar="URL",
+    )
 
     def properties(self, *, tls: bool, read_password: Callable[[str], str]) -> dict[str, str]:
         """Kafka's properties; `read_password` asks for that of a user. Raises UsageError, StorageError."""
