@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Final, TypeVar
 
 from klog.coordinator.consumer.values import Partitions, by_topic
+from klog.coordinator.record_fields import FieldReader
 from klog.formats.errors import FormatError
 from klog.formats.names import decode_uuid, encode_uuid
-from klog.formats.packed import INT16, INT32
+from klog.formats.packed import INT32
 from klog.formats.varints import uvarint
 
 T = TypeVar("T")
@@ -59,28 +59,10 @@ def partitions(assigned: Partitions) -> bytes:
 # -- reading -------------------------------------------------------------------------------------------------
 
 
-class Reader:
-    """Reads fields one after the other. Raises `FormatError` if the bytes end too early."""
+class Reader(FieldReader):
+    """Reads the fields of flexible messages, too."""
 
-    __slots__ = ("data", "position")
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-        self.position = 0
-
-    def take(self, size: int) -> bytes:
-        """The next bytes."""
-        end = self.position + size
-        if size < 0 or end > len(self.data):
-            raise FormatError(f"a field of {size} bytes does not fit", position_bytes=self.position)
-        taken = self.data[self.position : end]
-        self.position = end
-        return taken
-
-    def number(self, layout: struct.Struct) -> int:
-        """A number of fixed size."""
-        (value,) = layout.unpack(self.take(layout.size))
-        return int(value)
+    __slots__ = ()
 
     def uvarint(self) -> int:
         """An unsigned number of 1 to 5 bytes."""
@@ -97,21 +79,11 @@ class Reader:
     def nullable_string(self) -> str | None:
         """A compact string, or None."""
         size = self.uvarint()
-        return None if size == 0 else self._text(size - 1)
+        return None if size == 0 else self.text(size - 1)
 
     def string(self) -> str:
         """A compact string that is not null."""
-        return self._text(self.uvarint() - 1)
-
-    def classic_string(self) -> str:
-        """A string whose length has two bytes."""
-        return self._text(self.number(INT16))
-
-    def _text(self, size: int) -> str:
-        try:
-            return self.take(size).decode("utf-8", "surrogatepass")
-        except UnicodeDecodeError as error:
-            raise FormatError(f"a string is not UTF-8: {error}", position_bytes=self.position) from None
+        return self.text(self.uvarint() - 1)
 
     def compact_bytes(self) -> bytes:
         """Compact bytes that are not null."""

@@ -32,6 +32,7 @@ from klog.coordinator.consumer.values import (
     ResolvedRegex,
 )
 from klog.coordinator.group.records import GroupMetadata, group_value
+from klog.coordinator.record_fields import write_string
 from klog.formats.errors import FormatError
 from klog.formats.packed import INT16, INT32, INT64
 
@@ -40,7 +41,6 @@ _ONLY_TAG: Final = 0
 _NO_TAGS: Final = b"\0"
 _ABSENT: Final = b"\0"
 _PRESENT: Final = b"\1"
-_LONGEST_KEY_STRING_BYTES: Final = 0x7FFF
 _INT8: Final = struct.Struct(">b")
 
 
@@ -99,17 +99,10 @@ class ConsumerKey(NamedTuple):
 # -- keys ----------------------------------------------------------------------------------------------------
 
 
-def _string(text: str) -> bytes:
-    data = text.encode("utf-8", "surrogatepass")
-    if len(data) > _LONGEST_KEY_STRING_BYTES:
-        raise FormatError(f"a string of {len(data)} bytes does not fit the key of a group record")
-    return INT16.pack(len(data)) + data
-
-
 def write_key(group_id: str, kind: RecordKind, name: str = "") -> bytes:
     """The key of a record. Raises `FormatError` if a name is too long."""
-    key = INT16.pack(kind) + _string(group_id)
-    return key + _string(name) if kind in _WITH_NAME else key
+    key = INT16.pack(kind) + write_string(group_id)
+    return key + write_string(name) if kind in _WITH_NAME else key
 
 
 def read_key(key: bytes) -> ConsumerKey | None:

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from klog.coordinator.group.record_versions import NEWEST_VALUE_VERSION
 from klog.coordinator.group.values import NO_LEADER_EPOCH, NO_TIMESTAMP, CommittedOffset, Key
-from klog.formats.errors import FormatError
+from klog.coordinator.record_fields import FieldReader, write_bytes, write_string
 from klog.formats.packed import INT16, INT32, INT64
 
 _GROUP_KEY_TYPE: Final = 2
@@ -26,9 +26,7 @@ _REBALANCE_TIMEOUT_FROM: Final = 1
 _STATE_TIME_FROM: Final = 2
 _INSTANCE_ID_FROM: Final = 3
 _FIRST_DEFINED_VERSION: Final = 4
-_LONGEST_STRING_BYTES: Final = 0x7FFF
 
-_NULL_STRING: Final = b"\xff\xff"
 _COMMIT_HEAD: Final = struct.Struct(">hqi")  # version, offset, leader epoch
 _OLD_COMMIT_HEAD: Final = struct.Struct(">hq")  # version, offset
 _TIMESTAMPS: Final = struct.Struct(">qq")  # commit, expiry
@@ -70,28 +68,15 @@ class RecordKey(NamedTuple):
 # -- writing -------------------------------------------------------------------------------------------------
 
 
-def _string(text: str | None) -> bytes:
-    if text is None:
-        return _NULL_STRING
-    data = text.encode("utf-8", "surrogatepass")
-    if len(data) > _LONGEST_STRING_BYTES:
-        raise FormatError(f"a string of {len(data)} bytes does not fit a group record")
-    return INT16.pack(len(data)) + data
-
-
-def _bytes(data: bytes) -> bytes:
-    return INT32.pack(len(data)) + data
-
-
 def group_key(group_id: str) -> bytes:
     """The key of a group's record. Raises `FormatError` if the id is too long."""
-    return INT16.pack(_GROUP_KEY_TYPE) + _string(group_id)
+    return INT16.pack(_GROUP_KEY_TYPE) + write_string(group_id)
 
 
 def offset_key(group_id: str, partition: Key) -> bytes:
     """The key of a committed offset. Raises `FormatError` if a name is too long."""
     topic, number = partition
-    return INT16.pack(_COMMIT_KEY_TYPE) + _string(group_id) + _string(topic) + INT32.pack(number)
+    return INT16.pack(_COMMIT_KEY_TYPE) + write_string(group_id) + write_string(topic) + INT32.pack(number)
 
 
 def offset_value(commit: CommittedOffset, version: int = NEWEST_VALUE_VERSION) -> bytes:
@@ -99,7 +84,7 @@ def offset_value(commit: CommittedOffset, version: int = NEWEST_VALUE_VERSION) -
 
     Raises `FormatError` if the metadata is too long.
     """
-    metadata = _string(commit.metadata)
+    metadata = write_string(commit.metadata)
     if version == _EXPIRING_VERSION or commit.expire_timestamp_ms != NO_TIMESTAMP:
         return (
             _OLD_COMMIT_HEAD.pack(_EXPIRING_VERSION, commit.offset)
@@ -117,22 +102,22 @@ def group_value(group: GroupMetadata, version: int = NEWEST_VALUE_VERSION) -> by
     """The value of a group's record, in version 0 to 3. Raises `FormatError` if a string is too long."""
     parts = [
         INT16.pack(version),
-        _string(group.protocol_type),
+        write_string(group.protocol_type),
         INT32.pack(group.generation_id),
-        _string(group.protocol_name),
-        _string(group.leader_id),
+        write_string(group.protocol_name),
+        write_string(group.leader_id),
         INT64.pack(group.state_timestamp_ms) if version >= _STATE_TIME_FROM else b"",
         INT32.pack(len(group.members)),
     ]
     for member in group.members:
         parts += (
-            _string(member.member_id),
-            _string(member.instance_id) if version >= _INSTANCE_ID_FROM else b"",
-            _string(member.client_id),
-            _string(member.client_host),
+            write_string(member.member_id),
+            write_string(member.instance_id) if version >= _INSTANCE_ID_FROM else b"",
+            write_string(member.client_id),
+            write_string(member.client_host),
             _timeouts(member, version),
-            _bytes(member.subscription),
-            _bytes(member.assignment),
+            write_bytes(member.subscription),
+            write_bytes(member.assignment),
         )
     return b"".join(parts)
 
@@ -146,74 +131,30 @@ def _timeouts(member: MemberMetadata, version: int) -> bytes:
 # -- reading -------------------------------------------------------------------------------------------------
 
 
-class _Reader:
-    """Reads fields one after the other. Raises `FormatError` if the bytes end too early."""
-
-    __slots__ = ("data", "position")
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-        self.position = 0
-
-    def number(self, layout: struct.Struct) -> int:
-        try:
-            (value,) = layout.unpack_from(self.data, self.position)
-        except struct.error:
-            raise FormatError("the record ends too early", position_bytes=self.position) from None
-        self.position += layout.size
-        return int(value)
-
-    def take(self, size: int) -> bytes:
-        end = self.position + size
-        if size < 0 or end > len(self.data):
-            raise FormatError(f"a field of {size} bytes does not fit", position_bytes=self.position)
-        taken = self.data[self.position : end]
-        self.position = end
-        return taken
-
-    def nullable_string(self) -> str | None:
-        size = self.number(INT16)
-        if size == -1:
-            return None
-        try:
-            return self.take(size).decode("utf-8", "surrogatepass")
-        except UnicodeDecodeError as error:
-            raise FormatError(f"a string is not UTF-8: {error}", position_bytes=self.position) from None
-
-    def string(self) -> str:
-        text = self.nullable_string()
-        if text is None:
-            raise FormatError("a string is null", position_bytes=self.position)
-        return text
-
-    def bytes(self) -> bytes:
-        return self.take(self.number(INT32))
-
-
 def read_key(key: bytes) -> RecordKey | None:
     """The meaning of a record's key; None for a type that classic groups do not have.
 
     Raises `FormatError`.
     """
-    reader = _Reader(key)
+    reader = FieldReader(key)
     kind = reader.number(INT16)
     if 0 <= kind <= _LAST_COMMIT_KEY_TYPE:
-        group_id, topic = reader.string(), reader.string()
+        group_id, topic = reader.classic_string(), reader.classic_string()
         return RecordKey(group_id, (topic, reader.number(INT32)))
     if kind == _GROUP_KEY_TYPE:
-        return RecordKey(reader.string())
+        return RecordKey(reader.classic_string())
     return None
 
 
 def read_offset_value(value: bytes) -> CommittedOffset:
     """A committed offset, of any version. Raises `FormatError`."""
-    reader = _Reader(value)
+    reader = FieldReader(value)
     version = reader.number(INT16)
     if not 0 <= version < _FIRST_DEFINED_VERSION:
         return _defined_offset(value)
     offset = reader.number(INT64)
     leader_epoch = reader.number(INT32) if version >= _LEADER_EPOCH_FROM else NO_LEADER_EPOCH
-    metadata = reader.string()
+    metadata = reader.classic_string()
     committed_ms = reader.number(INT64)
     expires_ms = reader.number(INT64) if version == _EXPIRING_VERSION else NO_TIMESTAMP
     return CommittedOffset(offset, leader_epoch, metadata, committed_ms, expires_ms)
@@ -221,23 +162,23 @@ def read_offset_value(value: bytes) -> CommittedOffset:
 
 def read_group_value(value: bytes) -> GroupMetadata:
     """A group's record, of any version. Raises `FormatError`."""
-    reader = _Reader(value)
+    reader = FieldReader(value)
     version = reader.number(INT16)
     if not 0 <= version < _FIRST_DEFINED_VERSION:
         return _defined_group(value)
-    protocol_type = reader.string()
+    protocol_type = reader.classic_string()
     generation_id = reader.number(INT32)
-    protocol_name, leader_id = reader.nullable_string(), reader.nullable_string()
+    protocol_name, leader_id = reader.nullable_classic_string(), reader.nullable_classic_string()
     state_ms = reader.number(INT64) if version >= _STATE_TIME_FROM else NO_TIMESTAMP
     count = reader.number(INT32)
     members = tuple(_read_member(reader, version) for _ in range(count))
     return GroupMetadata(protocol_type, generation_id, protocol_name, leader_id, state_ms, members)
 
 
-def _read_member(reader: _Reader, version: int) -> MemberMetadata:
-    member_id = reader.string()
-    instance_id = reader.nullable_string() if version >= _INSTANCE_ID_FROM else None
-    client_id, client_host = reader.string(), reader.string()
+def _read_member(reader: FieldReader, version: int) -> MemberMetadata:
+    member_id = reader.classic_string()
+    instance_id = reader.nullable_classic_string() if version >= _INSTANCE_ID_FROM else None
+    client_id, client_host = reader.classic_string(), reader.classic_string()
     first_timeout_ms = reader.number(INT32)
     # The oldest version has no rebalance timeout: the session timeout serves for both.
     session_timeout_ms = reader.number(INT32) if version >= _REBALANCE_TIMEOUT_FROM else first_timeout_ms
