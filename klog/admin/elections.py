@@ -13,16 +13,6 @@ from klog.formats.names import TopicPartition
 _CURE: Final = 'write {"partitions": [{"topic": "orders", "partition": 0}]}'
 
 
-def without_preferred_leader(topics: Iterable[Topic]) -> list[TopicPartition]:
-    """The partitions whose first replica is in sync and does not lead."""
-    return [
-        TopicPartition(topic.name, each.partition)
-        for topic in topics
-        for each in topic.partitions
-        if each.replicas and each.leader != each.replicas[0] and each.replicas[0] in each.isr
-    ]
-
-
 def without_leader(topics: Iterable[Topic], live_brokers: Sequence[int]) -> list[TopicPartition]:
     """The partitions that have no leader, or one that is not alive."""
     return [

@@ -17,7 +17,6 @@ from klog.protocol.apis import ApiKey
 from klog.protocol.error_codes import ErrorCode
 
 LEAST_ITERATIONS: Final = 4096
-MOST_ITERATIONS: Final = 16384
 
 
 class ScramMechanism(IntEnum):

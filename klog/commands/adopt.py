@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from klog.config.topic_config_files import TopicConfigs
     from klog.server.adoption import Adoption, AdoptionPlan
 
-NO_ARGS_IS_HELP = False
-
 
 def adopt(
     directories: Annotated[

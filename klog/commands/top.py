@@ -41,9 +41,6 @@ class TopOptions:
     include_internal: bool = optional(False, "Output", "Show Kafka's own topics, too.", "--include-internal")
 
 
-NO_ARGS_IS_HELP = False
-
-
 @expand_options
 def top(shown: TopOptions, connection: ConnectionOptions, output: OutputOptions) -> None:
     """Show what a cluster does now: its health, what is written to topics, and how far groups are behind.

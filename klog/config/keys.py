@@ -20,7 +20,6 @@ from klog.formats.errors import UsageError
 INT16_MAX: Final = 2**15 - 1
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
-DOUBLE_MAX: Final = 1.7976931348623157e308
 
 # The syntax of Java's `Double.parseDouble`, without its hexadecimal form.
 _DOUBLE: Final = re.compile(

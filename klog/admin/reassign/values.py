@@ -29,13 +29,3 @@ class BrokerPlace:
 
     broker_id: int
     rack: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaSize:
-    """What one replica takes on disk, as DescribeLogDirs says: its broker, its directory and its bytes."""
-
-    partition: TopicPartition
-    broker_id: int
-    log_dir: str
-    size_bytes: int

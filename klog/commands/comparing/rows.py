@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from klog.export.compare_logs import OffsetRange, RangeState
 from klog.export.compare_partitions import OF_RECORDS, DifferentRecord, PartitionDiff, PartitionPair, Record
 from klog.export.replica_contents import ReplicaContents
 from klog.export.splits import LostRange
 from klog.formats.checkpoints import EpochEntry
-
-ONE_SIDED: Final = {"A": "only in A", "B": "only in B"}
 
 
 def result(diff: PartitionDiff) -> str:
