@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Final
 
+from klog.formats.constants import ENTRY_PREFIX_BYTES
 from klog.formats.names import FileKind
 from klog.storage.log.partition_log import PartitionLog
 from klog.storage.log.segment import LogSegment
 
 Damage = Callable[[], object]
+
+OFFSET_BYTES: Final = 8
+"""The base offset of a batch, which its size follows."""
 
 _INDEXES = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX)
 _SNAPSHOT = f".{FileKind.PRODUCER_SNAPSHOT}"
@@ -30,14 +35,20 @@ def power_loss(log: PartitionLog, rng: random.Random) -> list[Damage]:
         segment = log.segments[log.segments.floor(point)]
         flushed = segment.find(point)
         position = segment.size if flushed is None else flushed.position
-        cut = rng.randint(position, segment.size)
         path = segment.path(FileKind.LOG)
+        cut = rng.randint(position, segment.size)
+        is_cut = segment is not log.segments[-1] and cut < segment.size
+        if is_cut:
+            cut = _inside_a_batch(path, position, cut)
         damage: list[Damage] = [lambda: os.truncate(path, cut)]
         for each in log.segments:
             if each.base_offset > segment.base_offset:
                 damage.append(_emptied(each.path(FileKind.LOG)))
             if each.base_offset >= segment.base_offset:
-                damage += _damaged_indexes(each, rng)
+                # Kafka recovers a segment with a damaged transaction index while it loads, and does not
+                # compare its end with the next segment then.
+                kinds = _INDEXES[:-1] if is_cut and each is segment else _INDEXES
+                damage += _damaged_indexes(each, kinds, rng)
         damage += _damaged_snapshots(log, rng)
         if log.epochs.take_unsynced() is not None and rng.random() < 0.5:
             file = os.path.join(log.directory, FileKind.LEADER_EPOCH_CHECKPOINT)
@@ -46,17 +57,30 @@ def power_loss(log: PartitionLog, rng: random.Random) -> list[Damage]:
         return damage
 
 
+def _inside_a_batch(path: str, position: int, cut: int) -> int:
+    """`cut`, or the byte after it if it is where a batch begins. `position` is where some batch begins.
+
+    Recovery sees that a closed segment has lost its end if the end is inside a batch, and drops the segments
+    after it. If the end is between two batches, Kafka's recovery sees nothing, and keeps a hole.
+    """
+    with open(path, "rb") as file:
+        while position < cut:
+            file.seek(position + OFFSET_BYTES)
+            position += ENTRY_PREFIX_BYTES + int.from_bytes(file.read(ENTRY_PREFIX_BYTES - OFFSET_BYTES))
+    return cut + (position == cut)
+
+
 def _emptied(path: str) -> Damage:
     return lambda: os.truncate(path, 0)
 
 
-def _damaged_indexes(segment: LogSegment, rng: random.Random) -> list[Damage]:
+def _damaged_indexes(segment: LogSegment, kinds: Sequence[FileKind], rng: random.Random) -> list[Damage]:
     used = {
         FileKind.OFFSET_INDEX: segment.offset_index.entries * segment.offset_index.entry.size,
         FileKind.TIME_INDEX: segment.time_index.entries * segment.time_index.entry.size,
     }
     damage = []
-    for kind in _INDEXES:
+    for kind in kinds:
         path = segment.path(kind)
         if os.path.exists(path) and rng.random() < 0.7:
             size_bytes = used.get(kind, os.path.getsize(path))
