@@ -90,7 +90,15 @@ class Arrival:
 
     @property
     def may_count(self) -> bool:
-        return self.attempt is None or (self.attempt.commit_sent and self.attempt.outcome is not False)
+        """Whether the commit may be the group's offset.
+
+        A coordinator that has lost what it knew of a transaction may send the markers of the producer's last
+        one again, and these end this one, too.
+        """
+        attempt = self.attempt
+        if attempt is None or attempt.is_excused:
+            return True
+        return attempt.commit_sent and attempt.outcome is not False
 
 
 class CommittedOffsetModel:
