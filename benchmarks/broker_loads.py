@@ -115,7 +115,7 @@ def _produce_frame(topic: str, batch: bytes | bytearray, partition: int = 0) -> 
 
 def _batch(records: int, value: bytes, keys: int) -> bytearray:
     # Imported only in the load's process: the process that measures must stay small.
-    from klog.formats.batch_builder import RecordData, build_batch  # noqa: PLC0415
+    from klog.kernel.batch_builder import RecordData, build_batch  # noqa: PLC0415
 
     now_ms = time.time_ns() // 1_000_000
     return build_batch([RecordData(n, now_ms, b"%d" % (n % keys), value) for n in range(records)])

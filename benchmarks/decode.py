@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from klog.storage.segment import Segment
+from klog.storage.reading.segment import Segment
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benchmarks.segment_indexes import write_indexes
 from klog.formats import compression
-from klog.formats.batch_builder import BatchFields, RecordData, build_batch
+from klog.kernel.batch_builder import BatchFields, RecordData, build_batch
 
 TOPIC = "records"
 PARTITIONS = 4

@@ -25,7 +25,7 @@ from benchmarks.broker_failover import KINDS, Cluster, cluster, metadata_request
 from benchmarks.brokers import RunningBroker
 from benchmarks.measure import BenchmarkError, judge
 from klog.client.produce import produce
-from klog.formats.batch_builder import build_single
+from klog.kernel.batch_builder import build_single
 from klog.protocol.channel import Channel
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.produce_request import ProduceRequest

@@ -118,7 +118,7 @@ def commit_answer(topic: str) -> Answer:
 def batch_of(total_bytes: int) -> bytes:
     """A magic 2 batch of exactly so many bytes: records with values of 1000 bytes, the last one shorter."""
     # Only here: who measures stays small until it has to build a batch.
-    from klog.formats.batch_builder import RecordData, build_batch  # noqa: PLC0415
+    from klog.kernel.batch_builder import RecordData, build_batch  # noqa: PLC0415
 
     now_ms = time.time_ns() // 1_000_000
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from klog.storage.segment_scan import IndexSettings, scan_segment
+from klog.storage.repair.segment_scan import IndexSettings, scan_segment
 
 
 def write_indexes(log: Path) -> None:

@@ -103,7 +103,7 @@ def require_compiled_workers(spark: SparkSession) -> None:
     """Ends the program if Spark's Python workers import a klog without its compiled kernel."""
 
     def found(_: Iterable[int]) -> Iterable[str]:
-        from klog.formats.kernel import slowness  # noqa: PLC0415 (what a worker imports)
+        from klog.kernel.kernel import slowness  # noqa: PLC0415 (what a worker imports)
 
         yield slowness() or ""
 

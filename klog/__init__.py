@@ -33,37 +33,37 @@ if TYPE_CHECKING:
         UsageError,
     )
     from klog.formats.names import TopicPartition
-    from klog.storage.opening import open_log_directory, open_partition, open_segment
-    from klog.storage.opening import open_path as open  # noqa: A004 (klog.open, as gzip.open)
-    from klog.storage.partition import LogDirectory, PartitionDirectory
-    from klog.storage.read_bounds import DamagedDataWarning, IsolationLevel
-    from klog.storage.segment import Segment
-    from klog.storage.values import Batch, Header, Record, TimestampType
+    from klog.storage.reading.opening import open_log_directory, open_partition, open_segment
+    from klog.storage.reading.opening import open_path as open  # noqa: A004 (klog.open, as gzip.open)
+    from klog.storage.reading.partition import LogDirectory, PartitionDirectory
+    from klog.storage.reading.read_bounds import DamagedDataWarning, IsolationLevel
+    from klog.storage.reading.segment import Segment
+    from klog.storage.reading.values import Batch, Header, Record, TimestampType
 
     __version__: str
 
 _MODULES = {
-    "Batch": "klog.storage.values",
+    "Batch": "klog.storage.reading.values",
     "CompressionError": "klog.formats.errors",
     "CorruptRecordError": "klog.formats.errors",
-    "DamagedDataWarning": "klog.storage.read_bounds",
+    "DamagedDataWarning": "klog.storage.reading.read_bounds",
     "DecompressionLimitError": "klog.formats.errors",
     "FormatError": "klog.formats.errors",
-    "Header": "klog.storage.values",
-    "IsolationLevel": "klog.storage.read_bounds",
+    "Header": "klog.storage.reading.values",
+    "IsolationLevel": "klog.storage.reading.read_bounds",
     "KlogError": "klog.formats.errors",
-    "LogDirectory": "klog.storage.partition",
-    "PartitionDirectory": "klog.storage.partition",
-    "Record": "klog.storage.values",
-    "Segment": "klog.storage.segment",
+    "LogDirectory": "klog.storage.reading.partition",
+    "PartitionDirectory": "klog.storage.reading.partition",
+    "Record": "klog.storage.reading.values",
+    "Segment": "klog.storage.reading.segment",
     "StorageError": "klog.formats.errors",
-    "TimestampType": "klog.storage.values",
+    "TimestampType": "klog.storage.reading.values",
     "TopicPartition": "klog.formats.names",
     "UnsupportedFormatError": "klog.formats.errors",
     "UsageError": "klog.formats.errors",
-    "open_log_directory": "klog.storage.opening",
-    "open_partition": "klog.storage.opening",
-    "open_segment": "klog.storage.opening",
+    "open_log_directory": "klog.storage.reading.opening",
+    "open_partition": "klog.storage.reading.opening",
+    "open_segment": "klog.storage.reading.opening",
 }
 """Maps a public name to the module that defines it, which is imported when the name is first used."""
 
@@ -100,7 +100,7 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 (whatever the name stands for
 
         value: Any = version("klog")
     elif name == "open":
-        value = importlib.import_module("klog.storage.opening").open_path
+        value = importlib.import_module("klog.storage.reading.opening").open_path
     elif name in _MODULES:
         value = getattr(importlib.import_module(_MODULES[name]), name)
     else:

@@ -9,8 +9,8 @@ from uuid import UUID
 
 from hypothesis import strategies as st
 
-from klog.formats.batch_builder import BatchFields, RecordData, build_batch
 from klog.formats.compression import GZIP
+from klog.kernel.batch_builder import BatchFields, RecordData, build_batch
 from klog.protocol.fetch_request import (
     FetchPartition,
     FetchRequest,

@@ -15,7 +15,6 @@ import construct as c
 from hypothesis import strategies as st
 
 from klog.formats import (
-    batch_builder,
     checkpoints,
     clean_shutdown,
     frames,
@@ -34,6 +33,7 @@ from klog.formats import structures as s
 from klog.formats.constants import CODECS, INT32_MAX, INT64_MAX
 from klog.formats.keyed import Keyed, KeyValue
 from klog.formats.names import DirectoryName, DirectoryState, FileKind, FileName, FileState, TopicPartition
+from klog.kernel import batch_builder
 
 Strategy = st.SearchStrategy
 

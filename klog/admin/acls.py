@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from klog.client.acls import (
+from klog.admin.requests.acls import (
     Acl,
     AclFilter,
     AclOperation,

@@ -15,16 +15,16 @@ from typing import NamedTuple
 from klog.client.cluster import Cluster
 from klog.client.fetcher import Fetched, Fetcher, FetchSettings, Jumped
 from klog.client.offsets import NOT_FOUND, list_offsets
-from klog.formats import kernel
 from klog.formats.checksums import Bytes
-from klog.formats.columns import STOP_BAD_SIZE, BatchTable, RecordTable
 from klog.formats.constants import CONTROL_ABORT, CONTROL_BIT, TRANSACTIONAL_BIT
 from klog.formats.errors import CorruptRecordError, KlogError
-from klog.formats.markers import control_key, first_key
 from klog.formats.names import TopicPartition
+from klog.kernel import kernel
+from klog.kernel.columns import STOP_BAD_SIZE, BatchTable, RecordTable
+from klog.kernel.markers import control_key, first_key
 from klog.protocol.offset_times import EARLIEST, LATEST
-from klog.storage.reader import OnProblem, SegmentReader
-from klog.storage.select import Bounds, compact
+from klog.storage.reading.reader import OnProblem, SegmentReader
+from klog.storage.reading.select import Bounds, compact
 
 OnJump = Callable[[Jumped], None]
 

@@ -22,7 +22,7 @@ from klog.client.offsets import list_offsets
 from klog.formats.errors import KlogError
 from klog.formats.names import TopicPartition
 from klog.protocol.offset_times import EARLIEST, LATEST
-from klog.storage.reader import OnProblem
+from klog.storage.reading.reader import OnProblem
 
 _IDLE_PAUSE_S: Final = 0.5
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from klog.admin.requests.cluster_description import NO_BROKER, ClusterNodes, Quorum
 from klog.admin.topics import Partition, Topic
-from klog.client.cluster_description import NO_BROKER, ClusterNodes, Quorum
 from klog.formats.names import TopicPartition
 
 CAUGHT_UP_MS: Final = 30_000

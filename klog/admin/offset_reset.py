@@ -14,10 +14,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
 from klog.admin.groups import DEAD, EMPTY, led_partitions
+from klog.admin.requests.group_descriptions import DescribedGroup, describe_groups
 from klog.client import groups as client
 from klog.client.cluster import Cluster
 from klog.client.errors import ClientError, RefusedError, UnknownTopicError
-from klog.client.group_descriptions import DescribedGroup, describe_groups
 from klog.client.groups import CommittedOffset
 from klog.client.offsets import NOT_FOUND, list_offsets
 from klog.formats.errors import FormatError, KlogError, UsageError

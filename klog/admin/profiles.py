@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from klog.formats.errors import FormatError, UsageError
-from klog.storage.files import storage_error, write_atomically
+from klog.storage.files.files import storage_error, write_atomically
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _SECRET: Final = re.compile(r"password|secret|token$|\.key$|jaas", re.IGNORECASE)

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from klog.admin.offsets import ranges
+from klog.admin.requests.record_deletion import HIGH_WATERMARK
 from klog.client.cluster import Cluster
 from klog.client.errors import UnknownTopicError
-from klog.client.record_deletion import HIGH_WATERMARK
 from klog.formats.errors import FormatError, KlogError, UsageError
 from klog.formats.names import TopicPartition
 

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from klog.admin.requests import transaction_admin as client
+from klog.admin.requests.transaction_admin import NONE, ActiveProducer, DescribedTransaction
 from klog.admin.topics import find_topics
-from klog.client import transaction_admin as client
 from klog.client.cluster import NO_LEADER, Cluster
 from klog.client.errors import ClientError, RefusedError
 from klog.client.producer_id import ProducerId
-from klog.client.transaction_admin import NONE, ActiveProducer, DescribedTransaction
 from klog.formats.errors import KlogError
 from klog.formats.names import TopicPartition
 from klog.protocol.error_codes import ErrorCode

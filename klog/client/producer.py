@@ -20,10 +20,10 @@ from klog.client.producer_id import NO_PRODUCER, ProducerId, new_producer_id
 from klog.client.retry import Retry
 from klog.client.transactions import Transaction
 from klog.formats import compression
-from klog.formats.batch_builder import BatchFields, Headers, RecordData, build_batch
 from klog.formats.constants import NO_SEQUENCE
 from klog.formats.errors import KlogError
 from klog.formats.names import TopicPartition
+from klog.kernel.batch_builder import BatchFields, Headers, RecordData, build_batch
 from klog.protocol.error_codes import ErrorCode, error_code
 from klog.protocol.errors import ChannelError
 from klog.protocol.produce_request import ProduceRequest

@@ -146,14 +146,14 @@ def _brokers(context: Any) -> Iterable[str]:  # noqa: ANN401
 
 def _registered_brokers(context: Any) -> Iterable[str]:  # noqa: ANN401
     """Also the fenced ones, if the cluster tells them."""
-    from klog.client.cluster_description import describe_nodes
+    from klog.admin.requests.cluster_description import describe_nodes
 
     with _cluster(context) as cluster:
         return [str(each.broker_id) for each in describe_nodes(cluster).brokers]
 
 
 def _transactional_ids(context: Any) -> Iterable[str]:  # noqa: ANN401
-    from klog.client.transaction_admin import list_transactions
+    from klog.admin.requests.transaction_admin import list_transactions
 
     with _cluster(context) as cluster:
         return [each.transactional_id for each in list_transactions(cluster)]

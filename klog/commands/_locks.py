@@ -18,7 +18,7 @@ def hold(log_directories: Iterable[str], *, changes: bool, quiet: bool = False) 
 
     Raises `StorageError` if the command changes a directory that a running broker holds.
     """
-    from klog.storage.directory_lock import is_held, locked
+    from klog.storage.files.directory_lock import is_held, locked
 
     with ExitStack() as locks:
         for directory in dict.fromkeys(log_directories):

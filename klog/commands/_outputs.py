@@ -17,7 +17,7 @@ from typing import BinaryIO, Final
 
 from klog.formats.errors import FormatError, StorageError, UsageError
 from klog.formats.names import FileKind, parse_directory, parse_file
-from klog.storage.files import atomic_output, storage_error
+from klog.storage.files.files import atomic_output, storage_error
 
 STDOUT: Final = "-"
 _ELSEWHERE: Final = "choose another name"

@@ -33,7 +33,7 @@ def note_slowness(total_bytes: int, *, quiet: bool = False) -> None:
     """Say in one line that the pure-Python kernel runs, if so much work takes long on it."""
     if quiet or total_bytes < _LONG_BYTES:
         return
-    from klog.formats.kernel import slowness
+    from klog.kernel.kernel import slowness
 
     if (slow := slowness()) is not None:
         print_note(slow)

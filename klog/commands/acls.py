@@ -22,7 +22,7 @@ from klog.formats.errors import UsageError
 
 if TYPE_CHECKING:
     from klog.admin.acls import Wanted
-    from klog.client.acls import Acl, AclOperation, AclResourceType, PatternType
+    from klog.admin.requests.acls import Acl, AclOperation, AclResourceType, PatternType
 
 app = tool_app(
     "acls",
@@ -71,7 +71,7 @@ class Resources:
     def found(self) -> tuple[tuple[AclResourceType, str], ...]:
         """The types and names that are given."""
         from klog.admin.acls import CLUSTER_NAME
-        from klog.client.acls import AclResourceType
+        from klog.admin.requests.acls import AclResourceType
 
         named = (
             (AclResourceType.TOPIC, self.topic),
@@ -85,7 +85,7 @@ class Resources:
 
     def pattern(self) -> PatternType:
         """The pattern type. Raises UsageError."""
-        from klog.client.acls import PatternType
+        from klog.admin.requests.acls import PatternType
 
         try:
             return PatternType[self.pattern_type.upper()]
@@ -124,7 +124,7 @@ class Entries:
     def wanted(self, resources: Resources) -> Wanted:
         """What the options say. Raises UsageError."""
         from klog.admin.acls import Wanted
-        from klog.client.acls import AclOperation
+        from klog.admin.requests.acls import AclOperation
 
         return Wanted(
             resources.found(),
@@ -142,7 +142,7 @@ class Entries:
 
 def _operation(text: str) -> AclOperation:
     """An operation by its name, `AlterConfigs` or `ALTER_CONFIGS`. Raises UsageError."""
-    from klog.client.acls import AclOperation
+    from klog.admin.requests.acls import AclOperation
 
     plain = text.replace("_", "").lower()
     known = {each.name.replace("_", "").lower(): each for each in AclOperation if each.name != "ANY"}
@@ -181,7 +181,7 @@ def list_acls(
     """
     from klog.admin import connect
     from klog.admin.acls import Wanted, filters_to_list
-    from klog.client.acls import describe_acls
+    from klog.admin.requests.acls import describe_acls
 
     filters = filters_to_list(Wanted(resources.found(), resources.pattern()), principal or ())
     with connect.cluster(connection.settings()) as cluster:
@@ -246,7 +246,7 @@ def add_acls(
     """
     from klog.admin import connect
     from klog.admin.acls import acls_of
-    from klog.client.acls import create_acls
+    from klog.admin.requests.acls import create_acls
 
     wanted = [acl for group in acls_of(entries.wanted(resources)).values() for acl in group]
     if as_kafka:
@@ -284,7 +284,7 @@ def remove_acls(
     """
     from klog.admin import connect
     from klog.admin.acls import filters_to_remove
-    from klog.client.acls import delete_acls, describe_acls
+    from klog.admin.requests.acls import delete_acls, describe_acls
 
     filters = filters_to_remove(entries.wanted(resources))
     with connect.cluster(connection.settings()) as cluster:

@@ -16,7 +16,7 @@ from klog.formats.errors import FormatError, UsageError
 
 if TYPE_CHECKING:
     from klog.config.topic_config_files import TopicConfigs
-    from klog.server.adoption import Adoption, AdoptionPlan
+    from klog.server.startup.adoption import Adoption, AdoptionPlan
 
 
 def adopt(
@@ -77,7 +77,7 @@ def adopt(
     klog adopt --config /etc/kafka/server.properties
     """
     from klog.server.adoption_run import run_adoption
-    from klog.server.run import read_config
+    from klog.server.startup.config_reading import read_config
 
     given = _topic_configs(topic_configs, topic_config or ())
     found = read_config(
@@ -102,8 +102,8 @@ def adopt(
 def _log_dirs(directories: list[Path] | tuple[()]) -> list[str]:
     """The directories as a config. A store is created in the first one, so a wrong one is refused."""
     from klog.formats.names import FileKind
-    from klog.storage.kafka_files import partition_directories
-    from klog.storage.targets import is_partition
+    from klog.storage.files.kafka_files import partition_directories
+    from klog.storage.files.targets import is_partition
 
     for directory in directories:
         if "," in str(directory):
@@ -125,7 +125,7 @@ def _log_dirs(directories: list[Path] | tuple[()]) -> list[str]:
 def _topic_configs(file: Path | None, options: list[str] | tuple[()]) -> TopicConfigs:
     """The configs of the file, and those of the options over them."""
     from klog.config.topic_config_files import parse_topic_configs
-    from klog.storage.files import read_whole
+    from klog.storage.files.files import read_whole
 
     found: TopicConfigs = {}
     if file is not None:
@@ -145,7 +145,7 @@ def _topic_configs(file: Path | None, options: list[str] | tuple[()]) -> TopicCo
 
 
 def _show(plan: AdoptionPlan, *, dry_run: bool) -> None:
-    from klog.server.unowned_logs import unowned_lines
+    from klog.server.logs.unowned_logs import unowned_lines
 
     for each in plan.adoptions:
         _show_topic(each, "would be adopted" if dry_run else "adopted")

@@ -19,7 +19,7 @@ from klog.formats.errors import KlogError
 
 if TYPE_CHECKING:
     from klog.admin.configs import ConfigEntry
-    from klog.client.cluster_description import ApiRange, BrokerNode
+    from klog.admin.requests.cluster_description import ApiRange, BrokerNode
 
 app = tool_app(
     "brokers",
@@ -147,7 +147,7 @@ def show_api_versions(
         klog brokers api-versions --broker 0 -o csv
     """
     from klog.admin import connect
-    from klog.client.cluster_description import describe_apis, describe_nodes
+    from klog.admin.requests.cluster_description import describe_apis, describe_nodes
     from klog.commands.wire.kafka_api_versions import described
 
     errors: list[KlogError] = []

@@ -130,7 +130,7 @@ def clean(
 
     klog clean --policy delete --retention-ms 86400000 --yes /var/lib/kafka/clicks-0 /var/lib/kafka/clicks-1
     """
-    from klog.storage.log_directory import log_directories_of
+    from klog.storage.files.log_directory import log_directories_of
 
     if rules.policy is None and not options.status:
         raise UsageError("--policy is needed", cure="compact, delete or compact,delete; or use --status")
@@ -159,7 +159,7 @@ class _Run:
     def judge(self, log_directory: str, partitions: list[str]) -> None:
         from klog.storage.cleaner.offline import OfflineDirectory
         from klog.storage.cleaner.task import CleanerSettings
-        from klog.storage.directory_lock import is_held
+        from klog.storage.files.directory_lock import is_held
 
         shows = self._options.status or self._options.dry_run  # and holds no lock
         settings = CleanerSettings(dedupe_buffer_bytes=self._options.dedupe_buffer_bytes)

@@ -215,7 +215,7 @@ def show_cluster_id(connection: ConnectionOptions, kafka: KafkaOptions) -> None:
         klog cluster cluster-id
     """
     from klog.admin import connect
-    from klog.client.cluster_description import describe_nodes
+    from klog.admin.requests.cluster_description import describe_nodes
 
     with connect.cluster(kafka.settings(connection)) as cluster:
         found = describe_nodes(cluster).cluster_id
@@ -289,7 +289,7 @@ def unregister(
         klog cluster unregister --id 3
     """
     from klog.admin import connect
-    from klog.client.broker_registration import unregister_broker
+    from klog.admin.requests.broker_registration import unregister_broker
     from klog.protocol.errors import UnsupportedApiError
 
     if broker is not None and broker_id is not None:

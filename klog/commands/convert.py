@@ -140,7 +140,7 @@ def convert(
 
     klog convert --compression lz4 --output /backup/converted /backup/kafka
     """
-    from klog.storage.log_directory import log_directories_of
+    from klog.storage.files.log_directory import log_directories_of
 
     options = target.options()
     groups = log_directories_of(map(str, paths))
@@ -161,7 +161,7 @@ def convert(
 @contextmanager
 def _held(log_directories: Iterable[str], running: RunningOptions) -> Iterator[None]:
     """Hold the locks of directories that are changed. Those that are copied must not be in use."""
-    from klog.storage.directory_lock import locked
+    from klog.storage.files.directory_lock import locked
 
     changes = not running.dry_run and running.output is None
     with ExitStack() as stack:
@@ -191,7 +191,7 @@ class _Run:
         from klog.convert.finishing import settle
         from klog.convert.output_directory import OutputDirectory
         from klog.convert.planning import high_watermarks, plan_partition
-        from klog.storage.kafka_files import partition_of
+        from klog.storage.files.kafka_files import partition_of
 
         running = self._running
         if running.output is not None and not running.dry_run:

@@ -62,7 +62,7 @@ def delete_records(
     """
     from klog.admin import connect
     from klog.admin.record_deletion import plan
-    from klog.client.record_deletion import delete_records as delete
+    from klog.admin.requests.record_deletion import delete_records as delete
 
     before = _before(targets, offset_json_file)
     in_a_script = not (sys.stdin.isatty() and sys.stderr.isatty())

@@ -16,9 +16,9 @@ from klog.formats.constants import INT64_MAX
 from klog.formats.errors import UsageError
 
 if TYPE_CHECKING:
-    from klog.export.compare_partitions import PartitionDiff, PartitionPair, Selection
-    from klog.export.replica_files import Found
     from klog.formats.names import TopicPartition
+    from klog.replicas.compare_partitions import PartitionDiff, PartitionPair, Selection
+    from klog.replicas.replica_files import Found
 
 _PANEL: Final = "Selection"
 
@@ -47,7 +47,7 @@ class DiffOptions:
     def selection(self) -> Selection:
         """What the options select. Raises UsageError."""
         from klog.commands.dump.arguments import parse_offsets
-        from klog.export.compare_partitions import Selection
+        from klog.replicas.compare_partitions import Selection
 
         topics, numbers = self.topic, _numbers(self.partitions)
         first, last = parse_offsets(self.offsets)
@@ -96,7 +96,7 @@ def diff(
 
         klog diff /var/lib/kafka /backup/kafka -o jsonl
     """
-    from klog.export.compare_partitions import find_pairs
+    from klog.replicas.compare_partitions import find_pairs
 
     pairs, found = find_pairs(a, b, options.selection())
     _tell(found)
@@ -115,7 +115,7 @@ def _tell(found: Found) -> None:
 def _compare(pairs: Sequence[PartitionPair], options: DiffOptions, output: OutputOptions) -> bool:
     """Compare and print; returns whether all partitions are the same."""
     from klog.commands.comparing.rows import row
-    from klog.export.compare_partitions import compare_pair
+    from klog.replicas.compare_partitions import compare_pair
 
     selection = options.selection()
     total = sum(pair.size_bytes for pair in pairs)
@@ -139,7 +139,7 @@ def _compare(pairs: Sequence[PartitionPair], options: DiffOptions, output: Outpu
 
 
 def _tell_torn_ends(pair: PartitionPair) -> None:
-    from klog.export.replica_batches import is_torn_end
+    from klog.replicas.replica_batches import is_torn_end
 
     for name, contents in (("A", pair.a), ("B", pair.b)):
         for lost in () if contents is None else contents.lost:

@@ -28,7 +28,7 @@ from klog.commands.dump.selection_options import SelectionOptions
 from klog.commands.option_groups import expand_options
 from klog.formats.compression import DEFAULT_LIMIT_BYTES
 from klog.formats.errors import StorageError, UsageError
-from klog.storage.kafka_files import expand
+from klog.storage.files.kafka_files import expand
 
 if TYPE_CHECKING:
     from klog.commands.decoding.fields import RecordDecoder
@@ -151,7 +151,7 @@ def _run(plan: DumpPlan, chosen: DumpFormat, *, summary: bool, decoder: RecordDe
 
 def _size_bytes(plan: DumpPlan) -> int:
     """The size of all files; one that is gone by now counts as empty, and reading reports it."""
-    from klog.storage.files import size_bytes
+    from klog.storage.files.files import size_bytes
 
     total = 0
     for file in plan.files:

@@ -21,8 +21,8 @@ from klog.formats.errors import FormatError, StorageError, UsageError
 from klog.formats.wording import first_of
 
 if TYPE_CHECKING:
+    from klog.admin.requests.elections import Elected, ElectionType
     from klog.client.cluster import Cluster
-    from klog.client.elections import Elected, ElectionType
     from klog.formats.names import TopicPartition
 
 _PANEL: Final = "As for kafka-leader-election"
@@ -86,7 +86,7 @@ def elect_leader(
         klog elect-leader --election-type preferred --all-topic-partitions
     """
     from klog.admin import connect
-    from klog.client.elections import ElectionType, elect_leaders
+    from klog.admin.requests.elections import ElectionType, elect_leaders
 
     kind = _kind(kafka, preferred=preferred, unclean=unclean)
     _check_one_way(kafka, partitions, all_=all_)
@@ -104,7 +104,7 @@ def elect_leader(
 
 
 def _kind(kafka: KafkaOptions, *, preferred: bool, unclean: bool) -> ElectionType:
-    from klog.client.elections import ElectionType
+    from klog.admin.requests.elections import ElectionType
 
     if preferred + unclean + (kafka.election_type is not None) > 1:
         raise UsageError("--preferred, --unclean and --election-type exclude each other")

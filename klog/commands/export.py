@@ -22,16 +22,16 @@ from klog.commands.exporting.lines import ProgressLines
 from klog.commands.exporting.options import InternalTopicsChoice
 from klog.export.decoders.decoding import Encoding, RequestedDecoding
 from klog.export.deserialise import BadRecords
-from klog.export.files import is_remote, local_path
 from klog.export.layout import parse_partition_by
 from klog.export.writers import Format as OutputFormat
 from klog.export.writers import compression_of
 from klog.formats.optional import require_pyarrow
+from klog.replicas.files import is_remote, local_path
 
 if TYPE_CHECKING:
     from klog.export.run_export import Runner, RunOptions, Watcher
     from klog.export.split_export import ExportJob
-    from klog.export.splits import Plan
+    from klog.replicas.splits import Plan
 
 
 class StartRunner(Protocol):

@@ -236,7 +236,7 @@ def show_version(wanted: bool = True) -> None:
         from importlib.machinery import EXTENSION_SUFFIXES
         from importlib.metadata import version
 
-        from klog.formats import kernel
+        from klog.kernel import kernel
         from klog.storage.log import segment
 
         broker = "compiled" if segment.__file__.endswith(tuple(EXTENSION_SUFFIXES)) else "interpreted"

@@ -21,7 +21,7 @@ from klog.commands.wire.output import WATCHING, OutputOptions, WatchOptions
 from klog.formats.errors import UsageError
 
 if TYPE_CHECKING:
-    from klog.client.client_quotas import QuotaEntity, QuotaFilter
+    from klog.admin.requests.client_quotas import QuotaEntity, QuotaFilter
 
 app = tool_app(
     "quotas",
@@ -105,7 +105,7 @@ def list_quotas(
         klog quotas list --user alice -o json
     """
     from klog.admin import connect
-    from klog.client.client_quotas import describe_quotas
+    from klog.admin.requests.client_quotas import describe_quotas
 
     filters = list(filters_of(whose.parts()))
     with connect.cluster(connection.settings()) as cluster:
@@ -145,7 +145,7 @@ def print_as_kafka(found: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
 
 def filters_of(parts: Mapping[str, str | None]) -> Iterator[QuotaFilter]:
     """What the entities must have whose quotas are meant; None is any name."""
-    from klog.client.client_quotas import Match, QuotaFilter
+    from klog.admin.requests.client_quotas import Match, QuotaFilter
 
     for kind, name in parts.items():
         if name is None:
@@ -198,8 +198,8 @@ def alter_quotas(
         klog quotas alter --ip-defaults --set connection_creation_rate=10
     """
     from klog.admin import connect
-    from klog.client.client_quotas import QuotaEntity
-    from klog.client.client_quotas import alter_quotas as alter
+    from klog.admin.requests.client_quotas import QuotaEntity
+    from klog.admin.requests.client_quotas import alter_quotas as alter
 
     parts = whose.parts()
     if not parts or None in parts.values():

@@ -15,8 +15,8 @@ from klog.commands._terminal import count_of, note_slowness, progress
 from klog.formats.errors import StorageError, UsageError
 
 if TYPE_CHECKING:
-    from klog.storage.index_rebuild import IndexReport, SegmentReport, SegmentTask
-    from klog.storage.targets import Target
+    from klog.storage.files.targets import Target
+    from klog.storage.repair.index_rebuild import IndexReport, SegmentReport, SegmentTask
 
 
 def rebuild_index(
@@ -49,16 +49,16 @@ def rebuild_index(
 
     klog rebuild-index --force --index-interval-bytes 1024 /var/lib/kafka/orders-0/00000000000000000000.log
     """
-    from klog.storage.index_rebuild import (
+    from klog.storage.files.log_directory import log_directory_of
+    from klog.storage.files.targets import targets
+    from klog.storage.repair.index_rebuild import (
         RebuildOptions,
         rebuild,
         rebuild_snapshots,
         remove_unfinished,
         tasks_of,
     )
-    from klog.storage.log_directory import log_directory_of
-    from klog.storage.segment_scan import IndexSettings
-    from klog.storage.targets import targets
+    from klog.storage.repair.segment_scan import IndexSettings
 
     if check and force:
         raise UsageError("--check and --force exclude each other")

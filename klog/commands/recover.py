@@ -30,8 +30,8 @@ from klog.commands.option_groups import expand_options, optional
 from klog.formats.errors import KlogError
 
 if TYPE_CHECKING:
-    from klog.storage.recovery_plan import RecoveryPlan, RecoverySettings, Step
-    from klog.storage.recovery_run import RecoveryResult
+    from klog.storage.repair.recovery_plan import RecoveryPlan, RecoverySettings, Step
+    from klog.storage.repair.recovery_run import RecoveryResult
 
     _Planned = tuple[RecoveryPlan, RecoverySettings]
 
@@ -77,7 +77,7 @@ def recover(
 
     klog recover --quarantine /backup/cut /var/lib/kafka
     """
-    from klog.storage.log_directory import log_directories_of
+    from klog.storage.files.log_directory import log_directories_of
 
     if options.quarantine is not None:
         check_output_directory(str(options.quarantine), map(str, paths))
@@ -95,7 +95,7 @@ def recover(
 
 def _bytes_of(partitions: list[str]) -> int:
     """How many bytes to read; a directory that cannot be listed counts as empty, and planning reports it."""
-    from klog.storage.partition_files import list_partition
+    from klog.storage.files.partition_files import list_partition
 
     total = 0
     for path in partitions:
@@ -115,10 +115,10 @@ class _Recovery:
 
     def plan(self, log_directory: str, partitions: list[str]) -> list[_Planned]:
         """Plan each partition; reports and leaves out those that cannot be planned."""
-        from klog.storage.log_directory import Checkpoints
-        from klog.storage.recovery import plan_recovery
-        from klog.storage.recovery_plan import RecoverySettings
-        from klog.storage.segment_scan import IndexSettings
+        from klog.storage.files.log_directory import Checkpoints
+        from klog.storage.repair.recovery import plan_recovery
+        from klog.storage.repair.recovery_plan import RecoverySettings
+        from klog.storage.repair.segment_scan import IndexSettings
 
         index = IndexSettings(self._options.index_interval_bytes, self._options.index_max_bytes)
         checkpoints = Checkpoints(log_directory)
@@ -143,8 +143,8 @@ class _Recovery:
 
     def execute(self, log_directory: str, planned: list[_Planned]) -> None:
         """Show the plans of one log directory; carry them out unless it is a dry run or the answer is no."""
-        from klog.storage.quarantine import default_root, require_outside
-        from klog.storage.recovery_run import run_recovery
+        from klog.storage.files.quarantine import default_root, require_outside
+        from klog.storage.repair.recovery_run import run_recovery
 
         root = (
             default_root(log_directory)
@@ -187,9 +187,9 @@ class _Recovery:
     def _lower_recovery_points(self, log_directory: str, plans: list[RecoveryPlan]) -> None:
         """Lower recovery points above their log's end: a broker would not check later records below them."""
         from klog.formats.names import FileKind
-        from klog.storage.files import write_atomically
-        from klog.storage.kafka_files import partition_of
-        from klog.storage.log_directory import Checkpoints
+        from klog.storage.files.files import write_atomically
+        from klog.storage.files.kafka_files import partition_of
+        from klog.storage.files.log_directory import Checkpoints
 
         ends = {partition_of(plan.path): plan.log_end_offset for plan in plans}
         known = {partition: end for partition, end in ends.items() if partition is not None}
@@ -228,7 +228,7 @@ class _Recovery:
 
 def _repairs(plans: list[RecoveryPlan]) -> str:
     """What the steps of all plans have done, in one line."""
-    from klog.storage.recovery_plan import Cut, SetAside, SplitOff, SwapIn, Trim
+    from klog.storage.repair.recovery_plan import Cut, SetAside, SplitOff, SwapIn, Trim
 
     done = {Cut: "cut", Trim: "trimmed", SplitOff: "split off", SetAside: "moved aside", SwapIn: "renamed"}
     steps = [step for plan in plans for step in plan.steps]
@@ -241,7 +241,7 @@ def _repairs(plans: list[RecoveryPlan]) -> str:
 
 
 def _question(plans: list[RecoveryPlan], root: str) -> str:
-    from klog.storage.recovery_plan import Cut, SetAside
+    from klog.storage.repair.recovery_plan import Cut, SetAside
 
     steps = [step for plan in plans for step in plan.steps]
     cut_bytes = sum(step.size_bytes - step.valid_bytes for step in steps if isinstance(step, Cut))
@@ -252,7 +252,7 @@ def _question(plans: list[RecoveryPlan], root: str) -> str:
 
 def describe(step: Step) -> str:
     """A step as one line for people."""
-    from klog.storage.recovery_plan import Cut, SetAside, SplitOff, SwapIn, Trim, WriteIndexes
+    from klog.storage.repair.recovery_plan import Cut, SetAside, SplitOff, SwapIn, Trim, WriteIndexes
 
     if isinstance(step, SetAside):
         return f"aside   {step.name} ({step.why})"
@@ -272,7 +272,7 @@ def describe(step: Step) -> str:
 
 
 def _as_json(plan: RecoveryPlan, result: RecoveryResult | None, outcome: str) -> dict[str, object]:
-    from klog.storage.recovery_plan import Cut, SetAside, SplitOff, SwapIn, Trim, WriteIndexes
+    from klog.storage.repair.recovery_plan import Cut, SetAside, SplitOff, SwapIn, Trim, WriteIndexes
 
     steps: list[dict[str, object]] = []
     for step in plan.steps:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from klog.convert.run_convert import OnBytes, Runner, Work
     from klog.convert.tasks import ConvertTask, Failure, TaskResult
-    from klog.export.splits import Plan
+    from klog.replicas.splits import Plan
 
 
 def main() -> None:

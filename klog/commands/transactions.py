@@ -20,8 +20,8 @@ from klog.commands.wire.output import WATCHING, OutputOptions, WatchOptions
 from klog.formats.wording import first_of
 
 if TYPE_CHECKING:
+    from klog.admin.requests.transaction_admin import ActiveProducer, DescribedTransaction, ListedTransaction
     from klog.admin.transactions import OpenTransaction
-    from klog.client.transaction_admin import ActiveProducer, DescribedTransaction, ListedTransaction
     from klog.formats.names import TopicPartition
 
 app = tool_app(
@@ -79,7 +79,7 @@ def list_transactions(
         klog transactions list --duration-filter 60000 --json
     """
     from klog.admin import connect
-    from klog.client.transaction_admin import list_transactions as listed
+    from klog.admin.requests.transaction_admin import list_transactions as listed
 
     with connect.cluster(connection.settings()) as cluster:
 

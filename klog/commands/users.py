@@ -23,7 +23,7 @@ from klog.commands.wire.output import WATCHING, OutputOptions, WatchOptions
 from klog.formats.errors import FormatError, StorageError, UsageError
 
 if TYPE_CHECKING:
-    from klog.client.scram_users import ScramMechanism, ScramUser, Upsertion
+    from klog.admin.requests.scram_users import ScramMechanism, ScramUser, Upsertion
 
 app = tool_app(
     "users",
@@ -55,7 +55,7 @@ EntityName = Annotated[str | None, typer.Option("--entity-name", "--user", metav
 
 def mechanism_of(text: str) -> ScramMechanism:
     """A mechanism by its name. Raises UsageError."""
-    from klog.client.scram_users import ScramMechanism
+    from klog.admin.requests.scram_users import ScramMechanism
 
     try:
         return ScramMechanism[text.upper().replace("-", "_")]
@@ -84,8 +84,8 @@ def list_users(
         klog users list alice -o json
     """
     from klog.admin import connect
+    from klog.admin.requests.scram_users import describe_users
     from klog.client.errors import ClientError
-    from klog.client.scram_users import describe_users
 
     _check_type(entity_type)
     wanted = [*(users or ()), *([entity_name] if entity_name else ())]
@@ -152,7 +152,7 @@ def set_password(
         pass show kafka/alice | klog users set-password alice
     """
     from klog.admin import connect
-    from klog.client.scram_users import ScramMechanism, alter_users
+    from klog.admin.requests.scram_users import ScramMechanism, alter_users
 
     wanted = [mechanism_of(each) for each in mechanism or ()] or [ScramMechanism.SCRAM_SHA_512]
     password = _password(user, password_file)
@@ -165,7 +165,7 @@ def set_password(
 def _credential(user: str, password: str, mechanism: ScramMechanism, iterations: int) -> Upsertion:
     import secrets
 
-    from klog.client.scram_users import salted
+    from klog.admin.requests.scram_users import salted
 
     return salted(user, password, mechanism, secrets.token_urlsafe(_SALT_BYTES).encode(), iterations)
 
@@ -213,8 +213,8 @@ def delete_user(
         klog users delete alice --mechanism SCRAM-SHA-256 --yes
     """
     from klog.admin import connect
+    from klog.admin.requests.scram_users import Deletion, alter_users, describe_users
     from klog.client.errors import ClientError
-    from klog.client.scram_users import Deletion, alter_users, describe_users
 
     wanted = {mechanism_of(each) for each in mechanism or ()}
     with connect.cluster(connection.settings()) as cluster:
@@ -249,7 +249,7 @@ def alter_user(
             --add-config 'SCRAM-SHA-256=[iterations=8192,password=secret]'
     """
     from klog.admin import connect
-    from klog.client.scram_users import Deletion, alter_users
+    from klog.admin.requests.scram_users import Deletion, alter_users
 
     _check_type(entity_type)
     if entity_name is None:
@@ -272,7 +272,7 @@ def alter_user(
 
 def credential_of(user: str, name: str, value: str) -> Upsertion:
     """The credential of kafka-configs' `SCRAM-SHA-256=[iterations=8192,password=x]`. Raises UsageError."""
-    from klog.client.scram_users import LEAST_ITERATIONS
+    from klog.admin.requests.scram_users import LEAST_ITERATIONS
 
     mechanism = mechanism_of(name)
     found = _CREDENTIAL.fullmatch(value)

@@ -15,7 +15,7 @@ from klog.commands._terminal import count_of, note_slowness, progress
 from klog.formats.compression import DEFAULT_LIMIT_BYTES
 
 if TYPE_CHECKING:
-    from klog.storage.problem import Problem
+    from klog.storage.repair.problem import Problem
 
 
 def verify(
@@ -45,12 +45,12 @@ def verify(
 
     klog verify --json /disk1/kafka /disk2/kafka
     """
-    from klog.storage.index_rebuild import RebuildOptions
-    from klog.storage.log_directory import log_directory_of
-    from klog.storage.problem import Severity
-    from klog.storage.segment_scan import IndexSettings
-    from klog.storage.verify import scope_of
-    from klog.storage.verify import verify as problems_of
+    from klog.storage.files.log_directory import log_directory_of
+    from klog.storage.repair.index_rebuild import RebuildOptions
+    from klog.storage.repair.problem import Severity
+    from klog.storage.repair.segment_scan import IndexSettings
+    from klog.storage.repair.verify import scope_of
+    from klog.storage.repair.verify import verify as problems_of
 
     scope = scope_of(map(str, paths))
     options = RebuildOptions(now_ms=time.time_ns() // 1_000_000, settings=IndexSettings(), check=True)

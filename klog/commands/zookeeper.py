@@ -32,7 +32,7 @@ def zookeeper(
 
     klog zookeeper --data-dir /var/lib/zookeeper --port 2182
     """
-    from klog.server.zookeeper_runner import ZooKeeperLaunch, find_jars, find_java, prepare, run
+    from klog.server.startup.zookeeper_runner import ZooKeeperLaunch, find_jars, find_java, prepare, run
 
     jars = find_jars()
     command = prepare(ZooKeeperLaunch(str(data_dir), port, host), jars, find_java())

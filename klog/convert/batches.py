@@ -14,10 +14,9 @@ from itertools import chain
 from typing import Final, NamedTuple
 
 from klog.convert.options import ConvertOptions
-from klog.formats import compression, kernel
+from klog.formats import compression
 from klog.formats.checkpoints import EpochEntry
 from klog.formats.checksums import Bytes, crc32c
-from klog.formats.columns import BatchTable, RecordTable
 from klog.formats.constants import (
     BATCH_CRC_FROM,
     BATCH_CRC_POSITION,
@@ -27,9 +26,11 @@ from klog.formats.constants import (
     ENTRY_PREFIX_BYTES,
     MAGIC_V2,
 )
-from klog.formats.conversion import Joiner, upgrade
 from klog.formats.errors import CorruptRecordError, FormatError, KlogError
 from klog.formats.packed import BATCH_HEADER, UINT32
+from klog.kernel import kernel
+from klog.kernel.columns import BatchTable, RecordTable
+from klog.kernel.conversion import Joiner, upgrade
 from klog.storage.cleaner.decoding import decode_one, decode_plain
 
 

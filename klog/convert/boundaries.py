@@ -12,10 +12,10 @@ from typing import Final, NamedTuple
 from klog.convert.batches import EpochOfOffset, decompressed, upgraded
 from klog.convert.options import ConvertOptions
 from klog.formats.checksums import Bytes
-from klog.formats.columns import BatchTable
 from klog.formats.constants import BATCH_HEADER_BYTES, CODEC_MASK, CONTROL_BIT, MAGIC_V2
-from klog.formats.conversion import Joiner
 from klog.formats.errors import KlogError
+from klog.kernel.columns import BatchTable
+from klog.kernel.conversion import Joiner
 from klog.storage.cleaner.source import position_of, verified_batches
 
 _BUFFER_BYTES: Final = 256 << 10

@@ -8,15 +8,15 @@ from typing import Final
 
 from klog.convert.batches import BatchConverter, ConvertedBatch, EpochOfOffset
 from klog.convert.tasks import ConvertTask, NewSegment, Source, TaskResult
-from klog.formats.columns import BatchTable
 from klog.formats.constants import INT32_MAX
 from klog.formats.errors import KlogError
 from klog.formats.names import FileKind
+from klog.kernel.columns import BatchTable
 from klog.storage.cleaner.output import KINDS, CleanedSegment
 from klog.storage.cleaner.source import aborted_txns, verified_batches
 from klog.storage.cleaner.task import CLEANED
-from klog.storage.files import take_over_owner
-from klog.storage.producer_state import AbortedTxn
+from klog.storage.files.files import take_over_owner
+from klog.storage.reading.producer_state import AbortedTxn
 
 OnBytes = Callable[[int], None]
 

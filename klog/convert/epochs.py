@@ -14,13 +14,13 @@ from typing import Final
 from klog.convert.partition_plan import PartitionPlan
 from klog.convert.tasks import NewSegment
 from klog.formats.checkpoints import EpochCheckpoint, EpochEntry, build_epochs
-from klog.formats.columns import BatchTable
 from klog.formats.errors import FormatError
 from klog.formats.names import FileKind, segment_file
-from klog.storage.checkpoint_files import read_leader_epochs
-from klog.storage.chunks import chunks
-from klog.storage.files import open_for_reading, write_atomically
-from klog.storage.recovery_epochs import note_epochs
+from klog.kernel.columns import BatchTable
+from klog.storage.files.checkpoint_files import read_leader_epochs
+from klog.storage.files.chunks import chunks
+from klog.storage.files.files import open_for_reading, write_atomically
+from klog.storage.repair.recovery_epochs import note_epochs
 
 _MAGIC_AT: Final = 16
 _OLD_EPOCH: Final = 0

@@ -19,9 +19,9 @@ from klog.formats.names import FileKind, FileName, segment_file
 from klog.storage.cleaner.output import KINDS
 from klog.storage.cleaner.swap import DirectoryChanges
 from klog.storage.cleaner.task import CLEANED
-from klog.storage.disk import Disk
-from klog.storage.files import open_for_reading, storage_error, sync_directory
-from klog.storage.partition_files import list_partition
+from klog.storage.files.disk import Disk
+from klog.storage.files.files import open_for_reading, storage_error, sync_directory
+from klog.storage.files.partition_files import list_partition
 
 _COMPARED_BYTES: Final = 1 << 20
 _COPIED: Final = (FileKind.LEADER_EPOCH_CHECKPOINT, FileKind.PARTITION_METADATA)

@@ -9,7 +9,7 @@ from typing import Any, Final
 from klog.formats.compression import CODEC_NAMES, GZIP, LZ4, ZSTD
 from klog.formats.constants import BATCH_HEADER_BYTES, INT32_MAX
 from klog.formats.errors import UsageError
-from klog.storage.segment_scan import DEFAULT_INDEX_INTERVAL_BYTES
+from klog.storage.repair.segment_scan import DEFAULT_INDEX_INTERVAL_BYTES
 
 PRODUCER: Final = "producer"
 """Kafka's name for keeping the codec that each batch has."""

@@ -15,7 +15,7 @@ from klog.convert.finishing import copy_files
 from klog.convert.options import ConvertOptions
 from klog.formats.errors import UsageError
 from klog.formats.names import FileKind
-from klog.storage.files import list_directory, read_small, storage_error, write_atomically
+from klog.storage.files.files import list_directory, read_small, storage_error, write_atomically
 
 _STATE: Final = "klog-convert.json"
 _VERSION: Final = 1

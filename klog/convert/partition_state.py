@@ -21,7 +21,7 @@ from klog.convert.tasks import ConvertTask, NewSegment, TaskResult
 from klog.formats.errors import StorageError
 from klog.formats.names import FileKind, segment_file
 from klog.storage.cleaner.task import CLEANED
-from klog.storage.files import list_directory, read_small, storage_error, write_atomically
+from klog.storage.files.files import list_directory, read_small, storage_error, write_atomically
 
 _STATE: Final = "klog-convert.json"
 _RESULT: Final = re.compile(r"klog-convert-[0-9]{8}\.json")

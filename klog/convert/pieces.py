@@ -18,12 +18,12 @@ from klog.convert.boundaries import SegmentPlace, division_after
 from klog.convert.converting import BUFFER_BYTES, Output
 from klog.convert.partition_state import PartitionState
 from klog.convert.tasks import ConvertTask, Failure, Source, TaskResult
-from klog.formats.columns import BatchTable
 from klog.formats.errors import CorruptRecordError, KlogError
 from klog.formats.names import FileKind
+from klog.kernel.columns import BatchTable
 from klog.storage.cleaner.source import indexed_positions, verified_batches
 from klog.storage.cleaner.task import CLEANED
-from klog.storage.files import storage_error
+from klog.storage.files.files import storage_error
 
 LEAST_PIECE_BYTES: Final = 16 << 20
 """Smaller pieces cost more than they gain."""

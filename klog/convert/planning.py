@@ -19,9 +19,9 @@ from klog.convert.tasks import ConvertTask, Source
 from klog.formats.checkpoints import EpochEntry
 from klog.formats.errors import FormatError, StorageError
 from klog.formats.names import FileKind, FileState, TopicPartition, segment_file
-from klog.storage.checkpoint_files import read_leader_epochs, read_offsets
-from klog.storage.kafka_files import partition_of
-from klog.storage.partition_files import PartitionFiles, list_partition
+from klog.storage.files.checkpoint_files import read_leader_epochs, read_offsets
+from klog.storage.files.kafka_files import partition_of
+from klog.storage.files.partition_files import PartitionFiles, list_partition
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 _NS_PER_MS: Final = 1_000_000

@@ -19,7 +19,7 @@ from klog.convert.pieces import LEAST_PIECE_BYTES, Merging, divided, number_afte
 from klog.convert.tasks import ConvertTask, Failure, TaskResult
 from klog.convert.verifying import verify
 from klog.formats.errors import KlogError
-from klog.storage.processes import Advanced, Done, run_tasks
+from klog.jobs.processes import Advanced, Done, run_tasks
 
 SMALL_BYTES: Final = 16 << 20
 """Less than this is converted in this process, since starting others takes longer."""

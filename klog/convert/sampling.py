@@ -10,8 +10,8 @@ from klog.convert.batches import BatchConverter, EpochOfOffset
 from klog.convert.converting import located
 from klog.convert.partition_plan import PartitionPlan
 from klog.convert.tasks import ConvertTask, Source
-from klog.formats.columns import BatchTable
 from klog.formats.names import FileKind
+from klog.kernel.columns import BatchTable
 from klog.storage.cleaner.source import indexed_positions, verified_batches
 
 SAMPLE_BYTES: Final = 1 << 20

@@ -12,13 +12,13 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from itertools import pairwise
 
-from klog.formats.columns import BatchTable
 from klog.formats.constants import INT64_MAX
 from klog.formats.names import FileKind, segment_file
-from klog.storage.chunks import chunks
-from klog.storage.files import open_for_reading, read_whole, write_atomically
-from klog.storage.partition_files import PartitionFiles, list_partition
-from klog.storage.producer_state import ProducerState, newest_state, pack_snapshot
+from klog.kernel.columns import BatchTable
+from klog.storage.files.chunks import chunks
+from klog.storage.files.files import open_for_reading, read_whole, write_atomically
+from klog.storage.files.partition_files import PartitionFiles, list_partition
+from klog.storage.reading.producer_state import ProducerState, newest_state, pack_snapshot
 
 
 def write_snapshots(directory: str, target: str, bases: Iterable[int]) -> None:

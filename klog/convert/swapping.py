@@ -16,7 +16,7 @@ from klog.convert.tasks import NewSegment
 from klog.formats.names import FileKind, segment_file
 from klog.storage.cleaner.swap import DirectoryChanges, mark_deleted, remove
 from klog.storage.cleaner.task import CLEANED, DELETED, SWAP
-from klog.storage.files import list_directory, storage_error
+from klog.storage.files.files import list_directory, storage_error
 
 
 def swap_in(directory: str, swap: Swap, changes: DirectoryChanges | None = None) -> None:

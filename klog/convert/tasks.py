@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from klog.convert.options import ConvertOptions
-from klog.export.splits import Split
 from klog.formats.checkpoints import EpochEntry
 from klog.formats.errors import KlogError
 from klog.formats.names import FileKind, TopicPartition, segment_file
+from klog.replicas.splits import Split
 
 
 class Source(NamedTuple):

@@ -13,7 +13,6 @@ from typing import Final
 from klog.convert.converting import BUFFER_BYTES, located, read
 from klog.convert.tasks import ConvertTask, TaskResult
 from klog.formats.checksums import Bytes
-from klog.formats.columns import BatchTable, RecordTable
 from klog.formats.constants import (
     CODEC_MASK,
     DELETE_HORIZON_BIT,
@@ -21,9 +20,10 @@ from klog.formats.constants import (
     NO_PRODUCER_ID,
     TIMESTAMP_TYPE_BIT,
 )
-from klog.formats.conversion import same_records
 from klog.formats.errors import KlogError
 from klog.formats.names import FileKind
+from klog.kernel.columns import BatchTable, RecordTable
+from klog.kernel.conversion import same_records
 from klog.storage.cleaner.decoding import decode_one
 from klog.storage.cleaner.source import verified_batches
 from klog.storage.cleaner.task import CLEANED

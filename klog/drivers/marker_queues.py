@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from klog.coordinator.transaction.values import MarkersToWrite
+from klog.coordinator.transactions.values import MarkersToWrite
 from klog.formats.names import TopicPartition
 from klog.protocol.error_codes import ErrorCode
 

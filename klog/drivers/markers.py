@@ -15,7 +15,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from klog.client.retry import RetryPolicy
-from klog.coordinator.transaction.values import MarkersToWrite
+from klog.coordinator.transactions.values import MarkersToWrite
 from klog.drivers.driver import FOR_A_CALL, Driver, Send, Wait
 from klog.drivers.marker_queues import (
     UNKNOWN,

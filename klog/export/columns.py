@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from klog.formats.checksums import Bytes
-from klog.formats.columns import BatchTable, HeadersColumn, RecordTable
 from klog.formats.compression import codec_name
 from klog.formats.constants import CODEC_MASK, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT
-from klog.formats.gathered import SPAN_FIELDS, BatchField, Gathered, binary_array, header_pairs, int64_array
+from klog.kernel.columns import BatchTable, HeadersColumn, RecordTable
+from klog.kernel.gathered import SPAN_FIELDS, BatchField, Gathered, binary_array, header_pairs, int64_array
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -162,7 +162,7 @@ def _header_lists(column: HeadersColumn, kind: pa.DataType) -> pa.Array:
 def _sequences(gathered: Gathered, kind: pa.DataType) -> pa.Array:
     import pyarrow as pa
 
-    from klog.formats.arrow import sequences
+    from klog.kernel.arrow import sequences
 
     base_sequence = gathered.of_batch["base_sequence"]
     if base_sequence.constant == -1:

@@ -18,9 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from klog.export.concurrency import map_concurrently
 from klog.export.decoders.decoding import Encoding
-from klog.export.fingerprints import changed, fingerprints
 from klog.export.jobs import Decodings, ExportJob, SplitResult
 from klog.export.layout import is_data
 from klog.export.outputs import (
@@ -39,8 +37,10 @@ from klog.export.plan_json import (
     result_from_json,
     to_json,
 )
-from klog.export.splits import Plan, Split
 from klog.formats.errors import StorageError, UsageError
+from klog.replicas.concurrency import map_concurrently
+from klog.replicas.fingerprints import changed, fingerprints
+from klog.replicas.splits import Plan, Split
 
 JOB: Final = f"{JOB_STATE_DIRECTORY}/job.json"
 MANIFEST: Final = f"{JOB_STATE_DIRECTORY}/manifest.json"

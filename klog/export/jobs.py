@@ -10,8 +10,8 @@ from klog.export.deserialise import BadRecords
 from klog.export.layout import BY_TOPIC_AND_PARTITION, PartitionBy
 from klog.export.options import ReadOptions
 from klog.export.outputs import WrittenFile
-from klog.export.splits import LostRange, Split
 from klog.export.writers import Format
+from klog.replicas.splits import LostRange, Split
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from enum import StrEnum
 from typing import Final
 from urllib.parse import quote
 
-from klog.export.splits import Split
 from klog.formats.errors import UsageError
+from klog.replicas.splits import Split
 
 NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
 """Hive's name of the directory for rows without a value: here records without a timestamp."""

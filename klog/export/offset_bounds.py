@@ -2,7 +2,7 @@
 
 Rules: Kafka's ListOffsets. The offset for a time is that of the first record in the log with this timestamp
 or a later one. Time indexes show which segments to skip and where in a segment to start
-(`klog.storage.position_search`).
+(`klog.storage.reading.position_search`).
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 
-from klog.export.concurrency import MAX_CONCURRENT_REQUESTS
-from klog.export.files import is_remote
-from klog.export.open_segment import OpenSegment
 from klog.export.options import EARLIEST, LATEST, Edge, ReadOptions
-from klog.export.replica_contents import Extent, map_segments
-from klog.formats.columns import OFFSET_UNKNOWN, BatchTable
 from klog.formats.errors import KlogError, UsageError
 from klog.formats.names import TopicPartition
-from klog.storage.batch_search import valid_batch, walk
-from klog.storage.files import read_at
-from klog.storage.position_search import BatchPosition
-from klog.storage.reader import SegmentReader
-from klog.storage.select import Bounds
+from klog.kernel.columns import OFFSET_UNKNOWN, BatchTable
+from klog.replicas.concurrency import MAX_CONCURRENT_REQUESTS
+from klog.replicas.files import is_remote
+from klog.replicas.open_segment import OpenSegment
+from klog.replicas.replica_contents import Extent, map_segments
+from klog.storage.files.files import read_at
+from klog.storage.reading.batch_search import valid_batch, walk
+from klog.storage.reading.position_search import BatchPosition
+from klog.storage.reading.reader import SegmentReader
+from klog.storage.reading.select import Bounds
 
 
 def resolve_bounds(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from klog.storage.batch_search import MAX_BATCH_BYTES
+from klog.storage.reading.batch_search import MAX_BATCH_BYTES
 
 EARLIEST: Final = -2
 """In offsets given by JSON: the partition's first offset."""

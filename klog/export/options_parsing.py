@@ -26,7 +26,7 @@ from klog.export.options import (
 )
 from klog.formats.constants import INT32_MAX, INT64_MAX
 from klog.formats.errors import UsageError
-from klog.storage.batch_search import MAX_BATCH_BYTES
+from klog.storage.reading.batch_search import MAX_BATCH_BYTES
 
 OPTION_NAMES: Final = (
     "path",

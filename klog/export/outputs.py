@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, Final, Protocol
 
 from klog.export.background_sync import BackgroundSyncedFile
-from klog.export.files import is_remote, local_path
 from klog.formats.errors import UsageError
-from klog.storage.files import open_for_reading, storage_error, sync_directory
+from klog.replicas.files import is_remote, local_path
+from klog.storage.files.files import open_for_reading, storage_error, sync_directory
 
 JOB_STATE_DIRECTORY: Final = "_klog"
 """The directory of the job state in an output: readers of tables ignore names with an underscore."""

@@ -12,7 +12,8 @@ from klog.export.decoders.decoding import Decoding, Encoding
 from klog.export.decoders.wire import RegisteredSchema
 from klog.export.jobs import Decodings, SplitResult
 from klog.export.outputs import WrittenFile
-from klog.export.splits import (
+from klog.formats.errors import KlogError
+from klog.replicas.splits import (
     AbortedRange,
     Divergence,
     FallbackSegment,
@@ -21,7 +22,6 @@ from klog.export.splits import (
     Plan,
     Split,
 )
-from klog.formats.errors import KlogError
 
 JsonObject = dict[str, Any]
 

@@ -19,19 +19,19 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from klog.export.concurrency import map_concurrently
-from klog.export.discover import discover, nothing_found
-from klog.export.files import is_remote
 from klog.export.offset_bounds import lowest_requested_offset, resolve_bounds
 from klog.export.options import Isolation, ReadOptions, Subscription
-from klog.export.replica_contents import Extent
-from klog.export.replica_files import Found, Replica
-from klog.export.replicas import MergedLog, merge
-from klog.export.splits import Divergence, LostRange, PartitionPlan, Plan
-from klog.export.splitting import Piece, make_splits
-from klog.export.transactions import Transactions, transactions
 from klog.formats.errors import CorruptRecordError, KlogError, MissingInputError, StorageError
 from klog.formats.names import TopicPartition
+from klog.replicas.concurrency import map_concurrently
+from klog.replicas.discover import discover, nothing_found
+from klog.replicas.files import is_remote
+from klog.replicas.replica_contents import Extent
+from klog.replicas.replica_files import Found, Replica
+from klog.replicas.replicas import MergedLog, merge
+from klog.replicas.splits import Divergence, LostRange, PartitionPlan, Plan
+from klog.replicas.splitting import Piece, make_splits
+from klog.replicas.transactions import Transactions, transactions
 
 _MAX_CONCURRENT_PARTITIONS: Final = 8
 """Partitions that are planned concurrently; each makes concurrent requests for its segments."""

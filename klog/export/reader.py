@@ -16,19 +16,19 @@ from itertools import groupby
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from klog.export.columns import SplitColumns
-from klog.export.fallbacks import read_with_fallbacks
-from klog.export.files import open_input
-from klog.export.lost_ranges import LostRangeReporter
 from klog.export.options import ReadOptions
 from klog.export.schema import arrow_schema
-from klog.export.splits import LostRange, Split
-from klog.export.valid_batches import ValidBatches
 from klog.formats.checksums import Bytes
 from klog.formats.errors import CorruptRecordError, KlogError, UsageError
-from klog.storage.chunks import LARGEST_REUSED_BYTES
-from klog.storage.hidden_batches import HiddenBatches
-from klog.storage.reader import SegmentReader
-from klog.storage.select import Bounds, compact
+from klog.replicas.fallbacks import read_with_fallbacks
+from klog.replicas.files import open_input
+from klog.replicas.lost_ranges import LostRangeReporter
+from klog.replicas.splits import LostRange, Split
+from klog.replicas.valid_batches import ValidBatches
+from klog.storage.files.chunks import LARGEST_REUSED_BYTES
+from klog.storage.reading.hidden_batches import HiddenBatches
+from klog.storage.reading.reader import SegmentReader
+from klog.storage.reading.select import Bounds, compact
 
 if TYPE_CHECKING:
     import pyarrow as pa

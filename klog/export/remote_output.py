@@ -13,9 +13,9 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, BinaryIO, Final
 
-from klog.export.files import join, open_input
 from klog.export.outputs import TEMPORARY, PendingFile, Sink, writing
-from klog.export.remote import guarded, resolve
+from klog.replicas.files import join, open_input
+from klog.replicas.remote import guarded, resolve
 
 if TYPE_CHECKING:
     import pyarrow.fs as pafs

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from klog.export.job_state import Progress
 from klog.export.plan_json import JsonObject, to_json
-from klog.export.splits import LostRange, Plan
 from klog.export.verify_export import Finding
+from klog.replicas.splits import LostRange, Plan
 
 
 @dataclass(frozen=True, slots=True)

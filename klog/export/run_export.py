@@ -19,9 +19,9 @@ from klog.export.outputs import TEMPORARY, open_output
 from klog.export.planner import plan as make_plan
 from klog.export.report import Report, make_report
 from klog.export.split_export import ExportJob, SplitResult, export_split
-from klog.export.splits import Plan, Split
 from klog.export.verify_export import Finding, verify_names, verify_split
-from klog.storage.processes import Advanced, Done, Work, run_tasks
+from klog.jobs.processes import Advanced, Done, Work, run_tasks
+from klog.replicas.splits import Plan, Split
 
 SMALL_BYTES: Final = 32 << 20
 """About as much as one process exports before a second one has started."""

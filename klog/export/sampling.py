@@ -9,7 +9,7 @@ from typing import Final
 
 from klog.export.options import ReadOptions
 from klog.export.reader import read_split
-from klog.export.splits import Plan, Split
+from klog.replicas.splits import Plan, Split
 
 _MAX_SPLITS: Final = 20
 _MAX_VALUES_OF_A_SPLIT: Final = 1000

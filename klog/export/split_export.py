@@ -15,10 +15,10 @@ from klog.export.deserialise import ERROR_COLUMN
 from klog.export.job_state import commit_split
 from klog.export.jobs import ExportJob, SplitResult
 from klog.export.outputs import Output, open_output
-from klog.export.splits import LostRange, Split
 from klog.export.table_files import RejectFile, TableFiles
 from klog.export.tables import table_of
-from klog.storage.progress import FileProgress
+from klog.jobs.progress import FileProgress
+from klog.replicas.splits import LostRange, Split
 
 if TYPE_CHECKING:
     import pyarrow as pa

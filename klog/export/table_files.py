@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Final, Self
 
 from klog.export.layout import PartitionBy, directory, file_stem, reject_directory
 from klog.export.outputs import Output, PendingFile, WrittenFile, writing
-from klog.export.splits import Split
 from klog.export.tables import Table
 from klog.export.writers import ROW_GROUP_BYTES, Format, RowWriter, row_writer, suffix
 from klog.formats.errors import StorageError
+from klog.replicas.splits import Split
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from klog.export.deserialise import ERROR_COLUMN, Deserialiser
 from klog.export.jobs import ExportJob
 from klog.export.layout import PartitionBy
-from klog.export.splits import Split
+from klog.replicas.splits import Split
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -17,9 +17,9 @@ from klog.formats.checksums import crc32c
 
 IMPLEMENTATION = "cython"
 
-include "../formats/_varint.pxi"
-include "../formats/_constants.pxi"
-include "../formats/_numbers.pxi"
+include "../kernel/_varint.pxi"
+include "../kernel/_constants.pxi"
+include "../kernel/_numbers.pxi"
 include "_fields.pxi"
 
 cdef extern from "Python.h":

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from klog.formats.twins import members
+from klog.kernel.twins import members
 
 if TYPE_CHECKING:
     from klog.protocol._commit_run import CommitRun

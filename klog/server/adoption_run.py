@@ -27,11 +27,11 @@ from klog.metadata.errors import NoNodeError
 from klog.metadata.store import MetadataStore
 from klog.metadata.topics import read_partition_states, read_valid_topics, topic_names
 from klog.metadata.znodes import encode_cluster_id
-from klog.server.adoption import AdoptionPlan, adopt, plan_adoption, stored_replicas, with_configs
-from klog.server.identity import resolve_identity
-from klog.server.settings import log_directories
-from klog.server.stores import open_store
-from klog.storage.directory_lock import locked
+from klog.server.startup.adoption import AdoptionPlan, adopt, plan_adoption, stored_replicas, with_configs
+from klog.server.startup.identity import resolve_identity
+from klog.server.startup.settings import log_directories
+from klog.server.startup.stores import open_store
+from klog.storage.files.directory_lock import locked
 from klog.storage.log.data_directory import DataDirectory
 
 _Identities: TypeAlias = Mapping[str, MetaProperties | None]

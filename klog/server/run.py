@@ -7,7 +7,7 @@ import logging
 import os
 import resource
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,16 +16,14 @@ from typing import TYPE_CHECKING, Final
 from klog.config.broker import BrokerConfig
 from klog.config.broker_checks import without_effect
 from klog.config.broker_protection import require_enforced
-from klog.formats import java_properties
-from klog.formats.errors import KlogError, UsageError
-from klog.formats.kernel import slowness
+from klog.formats.errors import KlogError
+from klog.kernel.kernel import slowness
 from klog.metadata.errors import WaitCancelledError
-from klog.server.broker import Broker
-from klog.server.broker_state import BrokerState
-from klog.server.config_providers import with_variables_replaced
-from klog.server.log_output import configure_logging
-from klog.server.stop_requests import StopRequests
-from klog.storage.files import read_whole
+from klog.server.configs.log_output import configure_logging
+from klog.server.startup.broker import Broker
+from klog.server.startup.broker_state import BrokerState
+from klog.server.startup.config_reading import read_config
+from klog.server.startup.stop_requests import StopRequests
 from klog.storage.log.manager_values import Progress
 
 if TYPE_CHECKING:
@@ -33,18 +31,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# The defaults without a properties file: a broker that only this machine reaches.
-_OWN_DEFAULTS: Final[Mapping[str, str]] = {
-    "broker.id": "0",
-    "listeners": "PLAINTEXT://127.0.0.1:9092",
-    "log.dirs": "klog-data",
-}
-# And that has its metadata for itself. A member of a cluster has Kafka's defaults instead.
-_SINGLE_BROKER_DEFAULTS: Final[Mapping[str, str]] = {
-    "offsets.topic.replication.factor": "1",
-    "transaction.state.log.replication.factor": "1",
-    "transaction.state.log.min.isr": "1",
-}
 _PROGRESS_EVERY: Final = 100
 
 
@@ -61,29 +47,6 @@ class Launch:
     searches_damage: bool = True
     json_logs: bool = False
     quiet: bool = False
-
-
-def read_config(config_file: str | None, options: Sequence[str]) -> BrokerConfig:
-    """The configs of a properties file with `key=value` options over it, and variables replaced.
-
-    Raises `UsageError` for an invalid option, `ConfigError` for an invalid value, `StorageError` for a file
-    that cannot be read.
-    """
-    texts: dict[str, str] = {}
-    if config_file is not None:
-        try:
-            texts = java_properties.config_entries(read_whole(config_file))
-        except KlogError as error:
-            raise error.at(config_file) from None
-    for option in options:
-        name, equals, value = option.partition("=")
-        if not equals or not name.strip():
-            raise UsageError(f"-o {option}: an option is written key=value")
-        texts[name.strip()] = value.strip()
-    if config_file is None:
-        single = {} if texts.get("zookeeper.connect") else _SINGLE_BROKER_DEFAULTS
-        texts = {**_OWN_DEFAULTS, **single, **texts}
-    return BrokerConfig(with_variables_replaced(texts))
 
 
 def run(launch: Launch, on_serving: Callable[[Broker], None] = lambda broker: None) -> None:  # noqa: ARG005
@@ -174,7 +137,7 @@ def _serve_metrics(port: int, closing: ExitStack) -> BrokerMetrics:
     """Serve metrics before the broker exists, so that its start can be observed."""
     # Imported here because http.server would take half of the time of a start.
     from klog.server.metrics.broker import BrokerMetrics
-    from klog.server.metrics_server import MetricsServer
+    from klog.server.metrics.metrics_server import MetricsServer
 
     metrics = BrokerMetrics()
     server = MetricsServer(port, metrics.text)

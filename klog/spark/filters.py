@@ -31,7 +31,7 @@ from pyspark.sql.datasource import (
 )
 
 from klog.export.options import ReadOptions
-from klog.export.splits import Split
+from klog.replicas.splits import Split
 from klog.spark.rows import logged_to_stderr, planned_groups
 from klog.spark.source import KlogReader
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from klog.export.splits import Split
+from klog.replicas.splits import Split
 
 OPENING_BYTES: Final = 1 << 20
 """The cost of opening a file, as bytes: a task with thousands of tiny segments takes long too."""

@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from klog.export.options import TARGET_SPLIT_BYTES
 from klog.export.run_export import Stage, Watcher
-from klog.export.splits import Split
 from klog.formats.errors import KlogError, StorageError, UsageError
-from klog.formats.kernel import slowness
+from klog.jobs.processes import Work
+from klog.kernel.kernel import slowness
+from klog.replicas.splits import Split
 from klog.spark.grouping import group_splits
 from klog.spark.worker_python import CURE, choose_python, missing_module
-from klog.storage.processes import Work
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import InputPartition
 
 from klog.export.options import ReadOptions
-from klog.export.splits import LostRange, Plan, Split
 from klog.formats.errors import KlogError, UsageError
-from klog.formats.kernel import slowness
+from klog.kernel.kernel import slowness
+from klog.replicas.splits import LostRange, Plan, Split
 from klog.spark.grouping import group_splits
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from klog.export.options import LATEST, Edge, ReadOptions
 from klog.export.options_parsing import ignored_options, read_options
 from klog.formats.errors import UsageError
-from klog.formats.kernel import slowness
+from klog.kernel.kernel import slowness
 from klog.spark.rows import RowSource, planned_groups
 
 if TYPE_CHECKING:

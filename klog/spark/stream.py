@@ -29,9 +29,9 @@ from pyspark.sql.streaming.datasource import (
 
 from klog.export.options import EARLIEST, LATEST, Edge, ReadOptions
 from klog.export.planner import plan
-from klog.export.splits import PartitionPlan, Plan, Split
 from klog.formats.errors import StorageError, UsageError
 from klog.formats.names import TopicPartition
+from klog.replicas.splits import PartitionPlan, Plan, Split
 from klog.spark.grouping import group_splits
 from klog.spark.rows import RowSource, SplitGroup
 from klog.spark.stream_offsets import (

@@ -19,8 +19,8 @@ from functools import partial
 from typing import Final
 
 from klog.formats.errors import KlogError
-from klog.server.broker import Broker
 from klog.server.run import Launch, run
+from klog.server.startup.broker import Broker
 
 _POLL_S: Final = 0.002
 _AGAIN_S: Final = 0.2

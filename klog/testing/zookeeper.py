@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from klog.formats.errors import KlogError
-from klog.server.zookeeper_runner import ZooKeeperLaunch, find_jars, find_java, prepare
+from klog.server.startup.zookeeper_runner import ZooKeeperLaunch, find_jars, find_java, prepare
 
 _HOST: Final = "127.0.0.1"
 _START_TIMEOUT_S: Final = 60.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 from klog.admin.groups import Group, PartitionLag
 from klog.admin.health import ClusterState
 from klog.admin.rates import Sample, group_rates, topic_rates
+from klog.admin.requests.cluster_description import ClusterNodes
 from klog.admin.topics import Partition, Topic
-from klog.client.cluster_description import ClusterNodes
 from klog.client.groups import CommittedOffset
 from klog.formats.names import TopicPartition
 

@@ -8,8 +8,8 @@ import pytest
 
 from klog.client.errors import RefusedError, UnknownTopicError
 from klog.client.producer import Producer, ProducerSettings, Record
-from klog.formats import kernel
-from klog.formats.columns import BatchTable
+from klog.kernel import kernel
+from klog.kernel.columns import BatchTable
 from klog.protocol.apis import SERVED, ApiKey
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.errors import ConnectionLostError

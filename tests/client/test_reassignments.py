@@ -6,8 +6,8 @@ from types import SimpleNamespace as Answer
 
 import pytest
 
+from klog.admin.requests.reassignments import RunningReassignment, alter_reassignments, list_reassignments
 from klog.client.errors import RefusedError
-from klog.client.reassignments import RunningReassignment, alter_reassignments, list_reassignments
 from klog.formats.names import TopicPartition
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.errors import ConnectionLostError

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import pytest
 
 from klog.client.connection import ReconnectingConnection
-from klog.coordinator.transaction.values import Marker, MarkersToWrite, Producer, VerifyErrors
-from klog.formats.batch_builder import BatchFields, RecordData, build_batch
+from klog.coordinator.transactions.values import Marker, MarkersToWrite, Producer, VerifyErrors
 from klog.formats.names import TopicPartition
+from klog.kernel.batch_builder import BatchFields, RecordData, build_batch
 from klog.protocol.apis import ApiKey
 from klog.protocol.channel import Channel
 from klog.protocol.entity_fields import Entity

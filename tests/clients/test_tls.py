@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, KafkaException, NewTopic
 import klog.testing
 from klog.config.broker import BrokerConfig
 from klog.config.keys import ConfigError
-from klog.server.listeners import read_listeners
+from klog.server.network.listeners import read_listeners
 from klog.testing import BrokerProcess
 from tests.clients.python_clients import AioKafka, ConfluentKafka, KafkaPython, Sent
 from tests.server.network.servers import TLS_FILES

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from klog.formats.batch_builder import BatchFields, RecordData, build_batch
+from klog.kernel.batch_builder import BatchFields, RecordData, build_batch
 from klog.protocol.apis import ApiKey
 from klog.protocol.channel import Channel
 from klog.protocol.error_codes import ErrorCode

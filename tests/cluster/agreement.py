@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import klog
 from klog.formats.names import TopicPartition
-from klog.storage.checkpoint_files import read_offsets
+from klog.storage.files.checkpoint_files import read_offsets
 from tests.checker import checks
 from tests.checker.histories import Acknowledged, Logs
 from tests.cluster.members import Member

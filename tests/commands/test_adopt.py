@@ -17,7 +17,7 @@ from klog.formats.names import TopicPartition
 from klog.metadata.configs import read_config
 from klog.metadata.embedded import FILE_NAME
 from klog.metadata.topics import request_deletion, topic_names
-from klog.server.broker import Broker
+from klog.server.startup.broker import Broker
 from tests.commands.running import Run, runner
 from tests.server.test_broker import config, make_topic, write
 from tests.waiting import eventually
@@ -141,7 +141,7 @@ def test_a_directory_that_stays_without_an_owner_is_named(data: Path, klog: Run)
 
 def test_a_running_broker_keeps_its_metadata(data: Path, klog: Run) -> None:
     code = "import sys, time; from pathlib import Path; from tests.server.test_broker import config\n"
-    code += "from klog.server.broker import Broker\n"
+    code += "from klog.server.startup.broker import Broker\n"
     code += (
         "broker = Broker(config(Path(sys.argv[1]))); print('up', flush=True); sys.stdin.read(); broker.stop()"
     )

@@ -13,7 +13,7 @@ from klog.formats.errors import KlogError
 from klog.protocol.apis import ApiKey
 from klog.protocol.channel import Channel
 from klog.protocol.errors import ConnectionLostError
-from klog.storage.select import Bounds
+from klog.storage.reading.select import Bounds
 
 
 class Faults:

@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from klog.admin.health import Check, ClusterState, LogDirFailure, Severity, is_healthy, problems
+from klog.admin.requests.cluster_description import NO_BROKER, BrokerNode, ClusterNodes, Quorum, QuorumReplica
 from klog.admin.topics import Partition, Topic, TopicSetting
-from klog.client.cluster_description import NO_BROKER, BrokerNode, ClusterNodes, Quorum, QuorumReplica
 from klog.formats.names import TopicPartition
 from tests.commands.moving_clusters import kraft_brokers
 from tests.commands.running import Run, runner

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from klog.formats.batch_builder import RecordData, build_batch
 from klog.formats.names import FileKind
+from klog.kernel.batch_builder import RecordData, build_batch
 from tests import corpora
 from tests.commands.running import Run, runner
 from tests.commands.screens import on_screen

@@ -21,8 +21,8 @@ from klog.commands.dump import parquet, summary, table
 from klog.commands.dump.cells import Cell, human_bytes, human_span, human_time, preview
 from klog.commands.dump.plan import BytesMode, DumpPlan, Rows, Selection
 from klog.commands.dump.table_writer import CHUNK_ROWS, Column, Row, TableWriter
-from klog.storage.distributions import Distribution, TimeHistogram
-from klog.storage.kafka_files import expand
+from klog.storage.files.distributions import Distribution, TimeHistogram
+from klog.storage.files.kafka_files import expand
 from tests import corpora
 
 SOUND = [

@@ -106,8 +106,8 @@ sys.exit("nobody holds the lock")
     ("arguments", "module", "step"),
     [
         (["clean", "--policy", "delete", "--retention-ms", "1", "--yes"], "cleaner.offline", "mark_deleted"),
-        (["recover", "--yes"], "recovery_run", "run_recovery"),
-        (["rebuild-index", "--force"], "index_rebuild", "rebuild"),
+        (["recover", "--yes"], "repair.recovery_run", "run_recovery"),
+        (["rebuild-index", "--force"], "repair.index_rebuild", "rebuild"),
     ],
 )
 def test_changing_holds_the_lock_while_it_changes(

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from klog.formats.errors import StorageError
-from klog.storage import files
+from klog.storage.files import files
 from tests.commands.running import Run, runner
 from tests.corpora import Corpus
 from tests.storage.partition_copies import contents, overlong
@@ -249,7 +249,7 @@ def test_unreadable_files_do_not_stop_the_others(
                 raise PermissionError(13, "Permission denied")
             super().__init__(name, *rest, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("klog.storage.partition_files.list_directory", list_directory)
+    monkeypatch.setattr("klog.storage.files.partition_files.list_directory", list_directory)
     monkeypatch.setattr(files, "_PlainFile", Guarded)
     done = run(*arguments, log_directory)
     said = done.out + done.err

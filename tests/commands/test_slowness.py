@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from klog.formats.batch_builder import BatchFields, RecordData, build_batch
+from klog.kernel.batch_builder import BatchFields, RecordData, build_batch
 from tests.corpora import FIXTURES
 from tests.swap.klog_process import KlogBroker
 

@@ -12,8 +12,8 @@ import pytest
 
 from klog.commands._messages import hanging
 from klog.commands._tables import Cell, Column, fit, natural_widths
-from klog.formats.batch_builder import BatchFields, RecordData, build_batch
 from klog.formats.visible import visible
+from klog.kernel.batch_builder import BatchFields, RecordData, build_batch
 from tests import corpora
 from tests.commands.screens import RUN, on_screen
 

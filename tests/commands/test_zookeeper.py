@@ -14,7 +14,7 @@ import pytest
 
 from klog.formats.errors import KlogError
 from klog.metadata.zookeeper import ZooKeeperStore
-from klog.server import zookeeper_runner
+from klog.server.startup import zookeeper_runner
 from tests.peers.broker import free_port
 from tests.processes import child
 

@@ -12,8 +12,8 @@ from klog.config.broker import ALLOW_UNENFORCED, BrokerConfig
 from klog.config.broker_checks import check_together
 from klog.config.broker_protection import unenforced
 from klog.config.keys import ConfigError, Dynamic, Type, text_of
-from klog.server.listeners import read_listeners
-from klog.server.settings import log_directories, network_settings
+from klog.server.network.listeners import read_listeners
+from klog.server.startup.settings import log_directories, network_settings
 from tests.peers.kafka import KafkaPeer
 
 pytestmark = pytest.mark.kafka

@@ -44,7 +44,7 @@ from klog.protocol.error_codes import ErrorCode
 from klog.protocol.interbroker.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest
 from klog.protocol.interbroker.stop_replica import EPOCH_DURING_DELETE, StopReplicaRequest
 from klog.protocol.interbroker.update_metadata import UpdateMetadataRequest
-from klog.server.controller_times import ControllerTimes
+from klog.server.peers.controller_times import ControllerTimes
 from tests.metadata.memory_tree import MemorySession, NoJournal
 
 

@@ -19,8 +19,8 @@ from klog.metadata.control_requests import ControlRequest, ControlResponse
 from klog.metadata.store import MetadataStore
 from klog.metadata.values import BrokerRegistration, Endpoint
 from klog.metadata.zookeeper import ZooKeeperStore
-from klog.server.broker_channels import BrokerChannels
-from klog.server.controller_times import ControllerTimes
+from klog.server.peers.broker_channels import BrokerChannels
+from klog.server.peers.controller_times import ControllerTimes
 from tests.metadata.proxy import Proxy
 from tests.peers.zookeeper import ZooKeeperServer
 from tests.waiting import eventually

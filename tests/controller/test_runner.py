@@ -24,8 +24,8 @@ from klog.metadata.values import BrokerRegistration, Endpoint
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.errors import ConnectionLostError
 from klog.protocol.interbroker.update_metadata import UpdateMetadataRequest
-from klog.server.broker_channels import BrokerChannels
-from klog.server.controller_times import ControllerTimes
+from klog.server.peers.broker_channels import BrokerChannels
+from klog.server.peers.controller_times import ControllerTimes
 from tests.control_requests import update_metadata
 from tests.metadata.conftest import call_at_once
 from tests.metadata.memory_tree import MemorySession, NoJournal

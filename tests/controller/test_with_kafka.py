@@ -18,7 +18,7 @@ from klog.metadata.election import read_controller
 from klog.metadata.errors import BrokerIdInUseError
 from klog.metadata.values import BrokerRegistration, Endpoint, LeaderAndIsr
 from klog.metadata.zookeeper import ZooKeeperStore
-from klog.server.controller_times import ControllerTimes
+from klog.server.peers.controller_times import ControllerTimes
 from tests.peers import KafkaPeer, ZooKeeperBroker
 from tests.waiting import eventually
 

@@ -12,8 +12,7 @@ from klog.convert.options import ConvertOptions
 from klog.convert.partition_plan import PartitionPlan
 from klog.convert.planning import plan_partition
 from klog.convert.run_convert import Pool, run_convert
-from klog.formats import compression, kernel
-from klog.formats.columns import BatchTable, RecordTable
+from klog.formats import compression
 from klog.formats.compression import ZSTD
 from klog.formats.constants import (
     CODEC_MASK,
@@ -23,6 +22,8 @@ from klog.formats.constants import (
     TRANSACTIONAL_BIT,
 )
 from klog.formats.wrapping import sequence_after
+from klog.kernel import kernel
+from klog.kernel.columns import BatchTable, RecordTable
 
 ALL = ConvertOptions(codec=ZSTD, converts_active=True)
 

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from klog.formats import message_set
-from klog.formats.batch_builder import BatchFields, RecordData, build_batch
 from klog.formats.checksums import crc32, crc32c
 from klog.formats.compression import LZ4, ZSTD
 from klog.formats.constants import (
@@ -19,6 +18,7 @@ from klog.formats.constants import (
 from klog.formats.errors import KlogError
 from klog.formats.names import FileKind, segment_file
 from klog.formats.packed import INT32, INT64, UINT32
+from klog.kernel.batch_builder import BatchFields, RecordData, build_batch
 from tests.convert.logs import contents, converted, records_of, with_codec
 from tests.storage.cleaner.logs import index
 

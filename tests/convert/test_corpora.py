@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from klog.formats.columns import BatchTable
 from klog.formats.compression import CODEC_NAMES
 from klog.formats.constants import CONTROL_BIT
 from klog.formats.names import FileKind
+from klog.kernel.columns import BatchTable
 from tests import corpora
 from tests.convert.logs import batches_of, converted, records_of, with_codec
 

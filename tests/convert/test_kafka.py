@@ -14,7 +14,7 @@ import pytest
 from klog.convert.options import ConvertOptions
 from klog.formats.compression import GZIP, LZ4, SNAPPY, ZSTD
 from klog.formats.names import FileKind, TopicPartition
-from klog.storage.checkpoint_files import read_offsets, write_offsets
+from klog.storage.files.checkpoint_files import read_offsets, write_offsets
 from tests import corpora
 from tests.convert.logs import ALL, contents, converted, records_of, with_codec
 from tests.convert.test_corpora import PARTITIONS

@@ -19,7 +19,7 @@ from klog.convert.run_convert import OnBytes, Pool, Work, run_convert
 from klog.convert.tasks import ConvertTask, Failure, TaskResult
 from klog.formats.errors import KlogError
 from klog.formats.names import FileKind, segment_file
-from klog.storage.segment_scan import IndexSettings
+from klog.storage.repair.segment_scan import IndexSettings
 from tests import strategies
 from tests.convert.logs import ALL, contents, converted, planned, records_of, with_codec
 from tests.convert.test_properties import LOGS, OPTIONS, directory_of, rolled

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from klog.convert.batches import BatchConverter, EpochOfOffset
 from klog.convert.options import ConvertOptions
-from klog.formats import kernel
-from klog.formats.columns import BatchTable
 from klog.formats.compression import ZSTD
 from klog.formats.constants import CODEC_MASK, CONTROL_BIT, DELETE_HORIZON_BIT
 from klog.formats.names import FileKind, segment_file
+from klog.kernel import kernel
+from klog.kernel.columns import BatchTable
 from tests import strategies
 from tests.convert.logs import batches_of, contents, converted, log_bytes, records_of, with_codec
 from tests.storage.cleaner.logs import index, random_log

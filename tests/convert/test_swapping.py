@@ -20,10 +20,10 @@ from klog.convert.run_convert import Pool, do_task, run_convert
 from klog.convert.tasks import ConvertTask, TaskResult
 from klog.formats.compression import ZSTD
 from klog.formats.errors import StorageError
-from klog.storage.recovery import plan_recovery
-from klog.storage.recovery_plan import RecoverySettings
-from klog.storage.recovery_run import run_recovery
-from klog.storage.segment_scan import IndexSettings
+from klog.storage.repair.recovery import plan_recovery
+from klog.storage.repair.recovery_plan import RecoverySettings
+from klog.storage.repair.recovery_run import run_recovery
+from klog.storage.repair.segment_scan import IndexSettings
 from tests.convert.logs import contents, converted, log_bytes, planned, records_of, with_codec
 from tests.peers import KafkaPeer
 from tests.peers.load_server import LoadServer

@@ -10,9 +10,9 @@ import pytest
 from klog.convert.converting import convert
 from klog.convert.tasks import ConvertTask, TaskResult
 from klog.convert.verifying import DifferentRecordsError, verify
-from klog.formats.batch_builder import BatchFields, RecordData, build_batch
 from klog.formats.compression import ZSTD
 from klog.formats.names import FileKind
+from klog.kernel.batch_builder import BatchFields, RecordData, build_batch
 from klog.storage.cleaner.task import CLEANED
 from tests.convert.logs import planned, with_codec
 from tests.storage.cleaner.logs import LogWriter

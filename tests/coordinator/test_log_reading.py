@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from klog.coordinator.log_reading import read_log
-from klog.coordinator.transaction.coordinator import TRANSACTION_STATE
-from klog.coordinator.transaction.loading import load_transactions
-from klog.coordinator.transaction.records import TransactionRecord
-from klog.coordinator.transaction.values import Producer, TransactionState
-from klog.coordinator.transaction.writing import record_batch, removal_batches
-from klog.formats.columns import BatchTable
+from klog.coordinator.runtime.log_reading import read_log
+from klog.coordinator.transactions.coordinator import TRANSACTION_STATE
+from klog.coordinator.transactions.loading import load_transactions
+from klog.coordinator.transactions.records import TransactionRecord
+from klog.coordinator.transactions.values import Producer, TransactionState
+from klog.coordinator.transactions.writing import record_batch, removal_batches
 from klog.formats.errors import FormatError
 from klog.formats.names import TopicPartition
+from klog.kernel.columns import BatchTable
 from klog.storage.log.append_values import Origin
 from klog.storage.log.partition_log import PartitionLog
 from tests.storage.log.building import NOW_MS, append, batch, fill, new_log

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from klog.coordinator.ownership import OwnedTopic, Ownership
+from klog.coordinator.runtime.ownership import OwnedTopic, Ownership
 from klog.formats.names import TopicPartition
 from klog.protocol.error_codes import ErrorCode
 from klog.replication.roles import Role, RoleChange

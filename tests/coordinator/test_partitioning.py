@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from klog.coordinator.partitioning import partition_of
+from klog.coordinator.runtime.partitioning import partition_of
 from klog.formats.java_hash import hash_of_string
 
 

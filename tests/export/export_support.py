@@ -19,7 +19,7 @@ from klog.export.report import Report
 from klog.export.run_export import RunOptions, run_export
 from klog.export.schema import METADATA_COLUMNS
 from klog.export.split_export import ExportJob
-from klog.export.splits import Plan
+from klog.replicas.splits import Plan
 
 EVERYTHING = {"include_headers": True, "metadata_columns": METADATA_COLUMNS}
 

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from klog.formats.batch_builder import BatchFields, RecordData, build_batch
 from klog.formats.checkpoints import (
     EpochCheckpoint,
     EpochEntry,
@@ -18,7 +17,8 @@ from klog.formats.checkpoints import (
     build_offsets,
 )
 from klog.formats.names import FileKind, TopicPartition, segment_file
-from klog.storage.producer_state import ProducerState, pack_aborted, pack_snapshot
+from klog.kernel.batch_builder import BatchFields, RecordData, build_batch
+from klog.storage.reading.producer_state import ProducerState, pack_aborted, pack_snapshot
 
 ABORT, COMMIT = 0, 1
 
@@ -132,8 +132,8 @@ class Log:
 
     def write_transaction_files(self, *, indexes: bool = True, snapshots: bool = True) -> None:
         """The transaction indexes and the producer snapshots at the end of each segment."""
-        from klog.formats import kernel
-        from klog.formats.columns import BatchTable
+        from klog.kernel import kernel
+        from klog.kernel.columns import BatchTable
 
         state = ProducerState()
         for batches in filter(None, self.segments):

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from klog.export.options import ReadOptions
 from klog.export.reader import read_split
-from klog.export.splits import AbortedRange, LostRange, Split
 from klog.formats import names
+from klog.replicas.splits import AbortedRange, LostRange, Split
 from tests.corpora import JsonObject, PartitionDirectory
 
 EVERY_OFFSET = 2**62

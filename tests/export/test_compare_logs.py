@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from klog.convert.options import ConvertOptions
-from klog.export.compare_logs import OffsetRange, RangeState
-from klog.export.compare_partitions import PartitionDiff, Selection, compare_pair, find_pairs
-from klog.formats.batch_builder import BatchFields, RecordData, build_batch
 from klog.formats.compression import GZIP, LZ4, NONE, ZSTD
 from klog.formats.names import FileKind
+from klog.kernel.batch_builder import BatchFields, RecordData, build_batch
+from klog.replicas.compare_logs import OffsetRange, RangeState
+from klog.replicas.compare_partitions import PartitionDiff, Selection, compare_pair, find_pairs
 from tests import corpora
 from tests.convert.logs import converted, records_of, with_codec
 from tests.export.logs import (

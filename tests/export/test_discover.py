@@ -1,4 +1,4 @@
-"""`klog.export.discover`: replicas below the paths of a job, and what stands beside their segments."""
+"""`klog.replicas.discover`: replicas below the paths of a job, and what stands beside their segments."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from klog.export.discover import discover
-from klog.export.replica_files import Found
 from klog.formats.names import DirectoryState, FileKind, TopicPartition
+from klog.replicas.discover import discover
+from klog.replicas.replica_files import Found
 from tests.corpora import log_dirs
 from tests.export.logs import batch, write_checkpoint, write_epochs, write_segment, write_topic_id
 

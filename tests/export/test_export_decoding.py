@@ -15,8 +15,8 @@ from klog.export.decoders.decoding import Encoding, RequestedDecoding
 from klog.export.deserialise import BadRecords
 from klog.export.planner import plan
 from klog.export.split_export import export_split
-from klog.formats.batch_builder import RecordData, build_batch
 from klog.formats.errors import UsageError
+from klog.kernel.batch_builder import RecordData, build_batch
 from tests import corpora
 from tests.export.expected import log_rows
 from tests.export.export_support import data_files, export, file_rows, job_of, table_rows, tree

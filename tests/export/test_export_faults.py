@@ -15,8 +15,8 @@ from klog.commands.exporting.report_text import report_text
 from klog.export import table_files
 from klog.export.report import report_json
 from klog.formats import compression
-from klog.formats.batch_builder import BatchFields, RecordData, build_batch
 from klog.formats.errors import KlogError, StorageError
+from klog.kernel.batch_builder import BatchFields, RecordData, build_batch
 from tests import corpora
 from tests.corpora import REPOSITORY
 from tests.export.export_support import data_files, export, table_rows, tree

@@ -1,4 +1,4 @@
-"""`klog.export.fallbacks`: what is damaged in one replica is read from another that agrees."""
+"""`klog.replicas.fallbacks`: what is damaged in one replica is read from another that agrees."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from klog.export.options import Isolation, ReadOptions
 from klog.export.plan_json import split_from_json, to_json
 from klog.export.planner import plan
 from klog.export.reader import read_split
-from klog.export.splits import LostRange
 from klog.formats.errors import CorruptRecordError
+from klog.replicas.splits import LostRange
 from tests.export.export_support import export, table_rows
 from tests.export.logs import ABORT, Log, batch, marker, replica, transactional
 

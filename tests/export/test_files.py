@@ -1,4 +1,4 @@
-"""`klog.export.files` and `klog.export.remote`: local and remote files through one door."""
+"""`klog.replicas.files` and `klog.replicas.remote`: local and remote files through one door."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klog.export import files
-from klog.export.remote import FIRST_READ_BYTES, LARGEST_READ_BYTES, RemoteFile, resolve
 from klog.formats.errors import StorageError
-from klog.storage.files import read_at
+from klog.replicas import files
+from klog.replicas.remote import FIRST_READ_BYTES, LARGEST_READ_BYTES, RemoteFile, resolve
+from klog.storage.files.files import read_at
 from tests.export.object_store import ROOT, CountedFile, CountedFileSystem, counted_store
 
 

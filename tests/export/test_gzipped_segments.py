@@ -11,7 +11,7 @@ import pytest
 from klog.commands.exporting.report_text import report_text
 from klog.export.options import ReadOptions
 from klog.export.planner import plan
-from klog.formats.batch_builder import BatchFields, RecordData, build_batch
+from klog.kernel.batch_builder import BatchFields, RecordData, build_batch
 from tests.export.export_support import export, table_rows
 from tests.export.logs import batch, replica, write_segment
 

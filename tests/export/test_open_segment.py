@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klog.export.discover import discover
-from klog.export.open_segment import OpenSegment
-from klog.export.replica_files import SegmentFile
-from klog.formats import kernel
-from klog.formats.columns import BatchTable
-from klog.storage.position_search import BatchPosition
+from klog.kernel import kernel
+from klog.kernel.columns import BatchTable
+from klog.replicas.discover import discover
+from klog.replicas.open_segment import OpenSegment
+from klog.replicas.replica_files import SegmentFile
+from klog.storage.reading.position_search import BatchPosition
 from tests.corpora import partitions
 from tests.export.logs import batch, write_segment
 

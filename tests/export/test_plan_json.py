@@ -16,8 +16,8 @@ from klog.export.options import Isolation, ReadOptions, Subscription
 from klog.export.outputs import WrittenFile
 from klog.export.plan_json import decodings_from_json, plan_from_json, result_from_json, to_json
 from klog.export.planner import plan
-from klog.export.splits import AbortedRange, Divergence, LostRange, Plan, Split
 from klog.formats.errors import KlogError
+from klog.replicas.splits import AbortedRange, Divergence, LostRange, Plan, Split
 from tests import corpora
 
 OFFSETS = st.integers(0, 2**63 - 1)

@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from klog.export import open_segment
 from klog.export.options import EARLIEST, LATEST, Edge, Isolation, ReadOptions, Subscription
 from klog.export.planner import plan
 from klog.export.reader import read_split
-from klog.export.remote import resolve
-from klog.export.splits import LostRange, Plan, Split
-from klog.formats import kernel
-from klog.formats.columns import BatchTable
 from klog.formats.errors import CorruptRecordError, StorageError, UsageError
 from klog.formats.names import FileKind, TopicPartition
+from klog.kernel import kernel
+from klog.kernel.columns import BatchTable
+from klog.replicas import open_segment
+from klog.replicas.remote import resolve
+from klog.replicas.splits import LostRange, Plan, Split
 from tests.corpora import FIXTURES, corpora, log_dirs, partitions, read_jsonl
 from tests.export.logs import (
     ABORT,

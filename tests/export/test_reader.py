@@ -18,11 +18,12 @@ from klog.export import reader
 from klog.export.options import ReadOptions
 from klog.export.reader import read_split
 from klog.export.schema import METADATA_COLUMNS, arrow_schema
-from klog.formats import compression, kernel
-from klog.formats.batch_builder import BatchFields, RecordData, build_batch
+from klog.formats import compression
 from klog.formats.checksums import crc32
-from klog.formats.columns import BatchTable
 from klog.formats.errors import DecompressionLimitError, UsageError
+from klog.kernel import kernel
+from klog.kernel.batch_builder import BatchFields, RecordData, build_batch
+from klog.kernel.columns import BatchTable
 from tests import corpora
 from tests.export.reading import EVERY_OFFSET, expected_rows, read, split_of
 

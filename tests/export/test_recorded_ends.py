@@ -8,8 +8,8 @@ import pytest
 
 from klog.export.options import ReadOptions
 from klog.export.planner import plan
-from klog.export.splits import LostRange
 from klog.formats.names import FileKind, segment_file
+from klog.replicas.splits import LostRange
 from tests.export.export_support import export, table_rows
 from tests.export.logs import batch, replica, write_checkpoint, write_epochs, write_segment
 
@@ -173,7 +173,7 @@ def test_what_a_broker_appends_meanwhile_is_not_lost(
     path = log(directory, 40)
     whole = path.read_bytes()
     path.write_bytes(whole[:TWO_BATCHES_BYTES])
-    from klog.export import replicas
+    from klog.replicas import replicas
 
     read_contents = replicas.read_contents
 
@@ -187,7 +187,7 @@ def test_what_a_broker_appends_meanwhile_is_not_lost(
 
 def test_a_log_that_rolled_meanwhile_is_not_lost(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_checkpoint(directory.parent, FileKind.REPLICATION_CHECKPOINT, t_0=65)
-    from klog.export import replicas
+    from klog.replicas import replicas
 
     read_contents = replicas.read_contents
 

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from klog.export.divergence import common_end
 from klog.export.options import ReadOptions
 from klog.export.planner import plan
 from klog.export.reader import read_split
 from klog.formats.checkpoints import EpochEntry
-from klog.storage.leader_epochs import LeaderEpochs
+from klog.replicas.divergence import common_end
+from klog.storage.repair.leader_epochs import LeaderEpochs
 from tests.export.logs import batch, replica
 
 Written = tuple[int, int]

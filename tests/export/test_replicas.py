@@ -1,4 +1,4 @@
-"""`klog.export.replicas`: which replica counts, what others add, and where they disagree."""
+"""`klog.replicas.replicas`: which replica counts, what others add, and where they disagree."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klog.export.divergence import common_end
 from klog.export.options import ReadOptions
 from klog.export.planner import plan
-from klog.export.splits import Plan
 from klog.formats.checkpoints import EpochEntry
 from klog.formats.constants import INT64_MAX
 from klog.formats.names import FileKind
+from klog.replicas.divergence import common_end
+from klog.replicas.splits import Plan
 from tests.corpora import FIXTURES
 from tests.export.logs import (
     Log,
@@ -129,8 +129,8 @@ def test_what_no_replica_has_is_lost_once(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_opened_is_lost_as_a_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from klog.export import open_segment
     from klog.formats.errors import StorageError
+    from klog.replicas import open_segment
 
     directory = replica(tmp_path / "a" / "t-0", batches(0, 60))
     really = open_segment.open_input
@@ -196,7 +196,7 @@ def test_gaps_below_the_cleaners_checkpoint_are_no_loss(tmp_path: Path) -> None:
 
 
 def test_replicas_cleaned_at_different_times_agree(tmp_path: Path) -> None:
-    from klog.formats.batch_builder import BatchFields, RecordData, build_batch
+    from klog.kernel.batch_builder import BatchFields, RecordData, build_batch
 
     whole = batches(0, 40)
     thin = [

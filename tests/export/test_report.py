@@ -11,9 +11,9 @@ from klog.export.options import ReadOptions
 from klog.export.outputs import WrittenFile
 from klog.export.report import make_report, report_json
 from klog.export.split_export import ExportJob
-from klog.export.splits import Divergence, LostRange, PartitionPlan, Plan, Split
 from klog.export.verify_export import Finding
 from klog.formats.errors import KlogError
+from klog.replicas.splits import Divergence, LostRange, PartitionPlan, Plan, Split
 
 JOB = ExportJob(ReadOptions(("logs",)), "out")
 SPLITS = tuple(Split(number, "t", 0, "f", 0, 0, 1000 * (number + 1), 0, 9) for number in range(3))

@@ -11,9 +11,9 @@ from klog.export import layout, reader, table_files, writers
 from klog.export.layout import NO_VALUE, PartitionBy, parse_partition_by
 from klog.export.outputs import Sink
 from klog.export.schema import KAFKA_COLUMNS
-from klog.export.splits import Split
 from klog.export.writers import Format
 from klog.formats.errors import StorageError, UsageError
+from klog.replicas.splits import Split
 from tests import corpora
 from tests.export.expected import log_rows
 from tests.export.export_support import EVERYTHING, data_files, export, file_rows, in_order, table_rows, tree

@@ -1,4 +1,4 @@
-"""`klog.export.transactions`: what read_committed leaves out, from indexes and snapshots or without them."""
+"""What read_committed leaves out, from indexes and snapshots or without them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from klog.export.options import Isolation, ReadOptions
 from klog.export.planner import plan
 from klog.export.reader import read_split
-from klog.export.splits import AbortedRange, Plan
 from klog.formats.names import FileKind, segment_file
+from klog.replicas.splits import AbortedRange, Plan
 from tests.corpora import corpora, partitions
 from tests.export.logs import (
     ABORT,
@@ -163,7 +163,7 @@ def test_read_uncommitted_asks_for_no_transactions(tmp_path: Path) -> None:
 def test_an_open_transaction_that_a_snapshot_knows_is_not_looked_for_in_the_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from klog.export import transactions
+    from klog.replicas import transactions
 
     small_log(tmp_path / "t-0").write_transaction_files()
     monkeypatch.setattr(transactions, "_follow", lambda *_: pytest.fail("a segment was read"))

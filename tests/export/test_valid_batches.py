@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from klog.export.options import ReadOptions
 from klog.export.reader import read_split
-from klog.export.splits import LostRange
-from klog.formats.batch_builder import BatchFields, RecordData, build_batch
 from klog.formats.errors import CorruptRecordError, KlogError, StorageError
+from klog.kernel.batch_builder import BatchFields, RecordData, build_batch
+from klog.replicas.splits import LostRange
 from tests import corpora, strategies
 from tests.export.reading import EVERY_OFFSET, read, split_of
 

@@ -7,9 +7,9 @@ from types import ModuleType
 from typing import Any
 
 from klog.formats import compression
-from klog.formats.columns import BatchTable, IndexState, RecordTable
 from klog.formats.constants import CODEC_MASK
 from klog.formats.errors import KlogError
+from klog.kernel.columns import BatchTable, IndexState, RecordTable
 
 LIMIT_BYTES = 64 << 20
 

@@ -17,12 +17,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klog.formats import _pygather as twin
-from klog.formats import arrow, compression, kernel
-from klog.formats.arrow import COLUMNS, DEFAULT_COLUMNS, ArrowBuilder
-from klog.formats.columns import BatchTable, HeadersColumn, RecordTable, SpanColumn
+from klog.formats import compression
 from klog.formats.constants import CODEC_MASK, INT32_MAX
 from klog.formats.errors import KlogError, UsageError
+from klog.kernel import _pygather as twin
+from klog.kernel import arrow, kernel
+from klog.kernel.arrow import COLUMNS, DEFAULT_COLUMNS, ArrowBuilder
+from klog.kernel.columns import BatchTable, HeadersColumn, RecordTable, SpanColumn
 from tests import corpora, strategies
 
 SOUND = [
@@ -34,7 +35,7 @@ SOUND = [
 
 @pytest.fixture(params=["_gather", "_pygather"])
 def gathering(request: pytest.FixtureRequest) -> ModuleType:
-    return import_module(f"klog.formats.{request.param}")
+    return import_module(f"klog.kernel.{request.param}")
 
 
 def append_all(builder: ArrowBuilder, data: bytes) -> None:
@@ -201,7 +202,7 @@ def headers(column: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def compiled() -> ModuleType:
-    return pytest.importorskip("klog.formats._gather", reason="klog was built without a compiler")
+    return pytest.importorskip("klog.kernel._gather", reason="klog was built without a compiler")
 
 
 @given(st.binary(max_size=30), columns, columns, st.integers(-1, 12), st.integers(-1, 12), st.integers(0, 2))

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klog.formats import _pycompaction, kernel
-from klog.formats.batch_builder import BatchFields, RecordData, build_batch
-from klog.formats.columns import BatchTable, RecordTable
 from klog.formats.constants import BATCH_HEADER_BYTES
 from klog.formats.errors import CorruptRecordError, UsageError
-from klog.formats.selection import Selection
+from klog.kernel import _pycompaction, kernel
+from klog.kernel.batch_builder import BatchFields, RecordData, build_batch
+from klog.kernel.columns import BatchTable, RecordTable
+from klog.kernel.selection import Selection
 from tests import strategies
 
 SECRET = bytes(range(16))
@@ -24,7 +24,7 @@ SECRET = bytes(range(16))
 
 def _compiled() -> ModuleType | None:
     try:
-        return importlib.import_module("klog.formats._compaction")
+        return importlib.import_module("klog.kernel._compaction")
     except ImportError:
         return None
 

@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klog.formats import _pyconversion, kernel
-from klog.formats.batch_builder import BatchFields, RecordData, build_batch
-from klog.formats.columns import BatchTable, RecordTable
 from klog.formats.errors import CorruptRecordError, KlogError
+from klog.kernel import _pyconversion, kernel
+from klog.kernel.batch_builder import BatchFields, RecordData, build_batch
+from klog.kernel.columns import BatchTable, RecordTable
 from tests import strategies
 
 
 def _compiled() -> ModuleType | None:
     try:
-        return importlib.import_module("klog.formats._conversion")
+        return importlib.import_module("klog.kernel._conversion")
     except ImportError:
         return None
 

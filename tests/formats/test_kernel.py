@@ -14,7 +14,7 @@ from types import ModuleType
 import pytest
 from crc32c import crc32c
 
-from klog.formats.columns import STOP_BAD_SIZE, STOP_NEED_BYTES, BatchTable, IndexState, RecordTable
+from klog.kernel.columns import STOP_BAD_SIZE, STOP_NEED_BYTES, BatchTable, IndexState, RecordTable
 from tests.formats import reading
 
 NULL = b"\x01"  # the varint of -1
@@ -23,7 +23,7 @@ LOG_APPEND_TIME = 8
 
 @pytest.fixture(params=["_kernel", "_pykernel"])
 def kernel(request: pytest.FixtureRequest) -> ModuleType:
-    return import_module(f"klog.formats.{request.param}")
+    return import_module(f"klog.kernel.{request.param}")
 
 
 def batch(

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klog.formats import _pykernel, compression, kernel, record_batch
-from klog.formats.batch_builder import BatchFields, RecordData, build_batch
-from klog.formats.columns import BatchTable, RecordTable
+from klog.formats import compression, record_batch
 from klog.formats.errors import FormatError
+from klog.kernel import _pykernel, kernel
+from klog.kernel.batch_builder import BatchFields, RecordData, build_batch
+from klog.kernel.columns import BatchTable, RecordTable
 from tests import strategies
 
 KERNELS = [pytest.param(_pykernel, id="python"), pytest.param(kernel, id=kernel.IMPLEMENTATION)]

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from klog.formats.columns import STOP_BAD_SIZE, STOP_NEED_BYTES
 from klog.formats.compression import codec_name
 from klog.formats.constants import CODEC_MASK, CONTROL_BIT, DELETE_HORIZON_BIT, TIMESTAMP_TYPE_BIT
+from klog.kernel.columns import STOP_BAD_SIZE, STOP_NEED_BYTES
 from tests import corpora
 from tests.formats import reading
 
@@ -24,7 +24,7 @@ PARTITIONS = [partition for partition in corpora.partitions() if partition.has_e
 
 @pytest.fixture(params=["_kernel", "_pykernel"])
 def kernel(request: pytest.FixtureRequest) -> ModuleType:
-    return import_module(f"klog.formats.{request.param}")
+    return import_module(f"klog.kernel.{request.param}")
 
 
 def of_files(lines: list[JsonObject]) -> dict[str, list[JsonObject]]:

@@ -18,7 +18,7 @@ from tests.formats import reading
 
 @pytest.fixture(params=["_kernel", "_pykernel"], scope="module")
 def kernel(request: pytest.FixtureRequest) -> ModuleType:
-    return import_module(f"klog.formats.{request.param}")
+    return import_module(f"klog.kernel.{request.param}")
 
 
 def as_bytes(text: str) -> bytes:

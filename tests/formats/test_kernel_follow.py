@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klog.formats import _pykernel, kernel
-from klog.formats.columns import BatchTable, FollowedBatches
 from klog.formats.errors import UsageError
+from klog.kernel import _pykernel, kernel
+from klog.kernel.columns import BatchTable, FollowedBatches
 
 KERNELS = [pytest.param(_pykernel, id="python"), pytest.param(kernel, id=kernel.IMPLEMENTATION)]
 TRANSACTIONAL, CONTROL = 0x10, 0x20

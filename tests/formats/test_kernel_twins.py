@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klog.formats import _pykernel as twin
-from klog.formats.columns import BatchTable, RecordTable
 from klog.formats.errors import CorruptRecordError, UsageError
+from klog.kernel import _pykernel as twin
+from klog.kernel.columns import BatchTable, RecordTable
 from tests import corpora, strategies
 from tests.formats import reading
 
-compiled: ModuleType = pytest.importorskip("klog.formats._kernel", reason="klog was built without a compiler")
+compiled: ModuleType = pytest.importorskip("klog.kernel._kernel", reason="klog was built without a compiler")
 
 LOGS = list(corpora.files(".log", ".log.deleted", ".swap", ".cleaned", ".checkpoint"))
 

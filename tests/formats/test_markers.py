@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klog.formats import markers
-from klog.formats.batch_builder import BatchFields, RecordData, build_batch
-from klog.formats.markers import Marker, build_marker, marker_of_batch
 from klog.formats.packed import CONTROL_KEY, END_TXN_MARKER
+from klog.kernel import markers
+from klog.kernel.batch_builder import BatchFields, RecordData, build_batch
+from klog.kernel.markers import Marker, build_marker, marker_of_batch
 from tests.corpora import corpora, partitions
 
 MARKERS = st.builds(Marker, st.booleans(), st.integers(0, 2**31 - 1), st.integers(0, 2**62))

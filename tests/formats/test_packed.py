@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klog.formats import constants, offset_index, packed, time_index
-from klog.formats.batch_builder import BatchFields, RecordData, build_batch, build_single
 from klog.formats.control_records import ControlKey, EndTxnMarker
 from klog.formats.producer_snapshot import ProducerEntry
 from klog.formats.record_batch import Attributes, RecordBatch
 from klog.formats.transaction_index import AbortedTxn
 from klog.formats.wrapping import last_sequence, sequence_after, sequence_before, wrap_int32
+from klog.kernel.batch_builder import BatchFields, RecordData, build_batch, build_single
 from tests.strategies import int32s, int64s
 
 SEQUENCES = st.integers(0, constants.INT32_MAX)

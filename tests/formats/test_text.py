@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klog.formats import _pyjsontext, _pytext, kernel
-from klog.formats.columns import BatchTable, RecordTable
 from klog.formats.errors import FormatError
+from klog.kernel import _pyjsontext, _pytext, kernel
+from klog.kernel.columns import BatchTable, RecordTable
 from tests import strategies
 from tests.formats.raw_batches import Content, uncompressed_batch
 
-_jsontext: Any = pytest.importorskip("klog.formats._jsontext", reason="klog was built without a compiler")
-_text: Any = pytest.importorskip("klog.formats._text", reason="klog was built without a compiler")
+_jsontext: Any = pytest.importorskip("klog.kernel._jsontext", reason="klog was built without a compiler")
+_text: Any = pytest.importorskip("klog.kernel._text", reason="klog was built without a compiler")
 
 hostile_bytes = st.binary(max_size=40) | st.text(max_size=20).map(
     lambda text: text.encode("utf-8", "surrogatepass")

@@ -16,13 +16,13 @@ from functools import cache
 from pathlib import Path
 
 from klog.formats.names import FileKind
-from klog.storage.index_rebuild import RebuildOptions, rebuild, rebuild_snapshots, tasks_of
-from klog.storage.problem import REBUILD, RECOVER, Problem
-from klog.storage.recovery import plan_recovery
-from klog.storage.recovery_plan import Cut, RecoveryPlan, RecoverySettings, SetAside, SplitOff
-from klog.storage.recovery_run import run_recovery
-from klog.storage.segment_scan import IndexSettings
-from klog.storage.verify import scope_of, verify
+from klog.storage.repair.index_rebuild import RebuildOptions, rebuild, rebuild_snapshots, tasks_of
+from klog.storage.repair.problem import REBUILD, RECOVER, Problem
+from klog.storage.repair.recovery import plan_recovery
+from klog.storage.repair.recovery_plan import Cut, RecoveryPlan, RecoverySettings, SetAside, SplitOff
+from klog.storage.repair.recovery_run import run_recovery
+from klog.storage.repair.segment_scan import IndexSettings
+from klog.storage.repair.verify import scope_of, verify
 from tests.corpora import PartitionDirectory, corpora, partitions
 from tests.fuzz.mutations import damage
 

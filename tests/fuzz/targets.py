@@ -10,12 +10,13 @@ import io
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from klog.formats import _pykernel as twin
-from klog.formats import catalogue, compression, kernel
-from klog.formats.arrow import COLUMNS, ArrowBuilder
-from klog.formats.columns import BatchTable, RecordTable
+from klog.formats import catalogue, compression
 from klog.formats.errors import KlogError
-from klog.storage.chunks import chunks
+from klog.kernel import _pykernel as twin
+from klog.kernel import kernel
+from klog.kernel.arrow import COLUMNS, ArrowBuilder
+from klog.kernel.columns import BatchTable, RecordTable
+from klog.storage.files.chunks import chunks
 from tests import corpora
 from tests.formats import reading
 

@@ -23,8 +23,8 @@ from klog.protocol.interbroker.update_metadata import (
 )
 from klog.protocol.messages import encode_request
 from klog.replication.purgatory import Purgatory
-from klog.server.handlers.control import ControlHandler
-from klog.server.handlers.metadata import MetadataHandler
+from klog.server.handlers.cluster.control import ControlHandler
+from klog.server.handlers.topics.metadata import MetadataHandler
 from tests.control_requests import leader_and_isr_state
 from tests.peer_strategies import KNOWN_ID, KNOWN_TOPIC, control_frames
 from tests.server.handlers.parts import BROKER, Broker, FakeRequest, answer_of, request_of

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klog.coordinator.group.records import offset_key, offset_value
-from klog.coordinator.group.values import CommittedOffset
-from klog.formats.batch_builder import BatchFields, RecordData, build_batch
+from klog.coordinator.groups.records import offset_key, offset_value
+from klog.coordinator.groups.values import CommittedOffset
 from klog.formats.errors import KlogError
+from klog.kernel.batch_builder import BatchFields, RecordData, build_batch
 from klog.protocol.apis import ApiKey
 from klog.protocol.messages import (
     decode_request,

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, reject
 from hypothesis import strategies as st
 
-from klog.formats.batch_builder import BatchFields, RecordData, build_batch
-from klog.formats.columns import BatchTable
 from klog.formats.compression import GZIP
 from klog.formats.constants import BATCH_HEADER_BYTES, TRANSACTIONAL_BIT
 from klog.formats.errors import KlogError
-from klog.formats.kernel import check_records, scan, verify
+from klog.kernel.batch_builder import BatchFields, RecordData, build_batch
+from klog.kernel.columns import BatchTable
+from klog.kernel.kernel import check_records, scan, verify
 from klog.protocol.apis import ApiKey
 from klog.protocol.messages import encode_request_header
 from klog.protocol.produce_request import ProduceRequest, decode_produce_request, encode_produce_request

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klog.formats.batch_builder import RecordData, build_batch, build_single
-from klog.formats.markers import Marker, build_marker
 from klog.formats.names import TopicPartition
+from klog.kernel.batch_builder import RecordData, build_batch, build_single
+from klog.kernel.markers import Marker, build_marker
 from klog.protocol.error_codes import ErrorCode
 from klog.replication.internal_append import Appended, InternalAppends
 from klog.replication.partition import PartitionError

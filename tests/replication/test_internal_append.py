@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from klog.formats.batch_builder import BatchFields, RecordData, build_batch
 from klog.formats.names import TopicPartition
+from klog.kernel.batch_builder import BatchFields, RecordData, build_batch
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.interbroker.stop_replica import EPOCH_DURING_DELETE, StopReplicaPartitionState
 from klog.replication.follower import FollowerFetch

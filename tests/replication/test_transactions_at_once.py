@@ -7,7 +7,7 @@ import random
 import threading
 from pathlib import Path
 
-from klog.formats.markers import Marker, build_marker
+from klog.kernel.markers import Marker, build_marker
 from klog.replication.partition import Partition
 from klog.storage.log.append_values import Origin
 from klog.storage.log.partition_log import PartitionLog

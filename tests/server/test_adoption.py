@@ -18,8 +18,8 @@ from klog.metadata.values import (
     ReplicaAssignment,
     TopicAssignment,
 )
-from klog.server.adoption import Adoption, AdoptionPlan, adopt, plan_adoption, with_configs
-from klog.server.unowned_logs import StoredReplica
+from klog.server.logs.unowned_logs import StoredReplica
+from klog.server.startup.adoption import Adoption, AdoptionPlan, adopt, plan_adoption, with_configs
 
 ME = 7
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from klog.config.broker import BrokerConfig
-from klog.formats.batch_builder import RecordData, build_batch
 from klog.formats.errors import StorageError, UsageError
 from klog.formats.names import TopicPartition
+from klog.kernel.batch_builder import RecordData, build_batch
 from klog.metadata import paths
 from klog.metadata.configs import change_config
 from klog.metadata.embedded import FILE_NAME, EmbeddedStore
@@ -33,7 +33,7 @@ from klog.protocol.apis import ApiKey
 from klog.protocol.channel import Channel
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.messages import build, request_class
-from klog.server.broker import Broker
+from klog.server.startup.broker import Broker
 from tests.control_requests import leader_and_isr, leader_and_isr_state
 from tests.waiting import eventually
 

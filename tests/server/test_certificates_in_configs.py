@@ -11,8 +11,8 @@ from klog.config.keys import ConfigError
 from klog.config.pem import Pem
 from klog.metadata.configs import read_config
 from klog.protocol.error_codes import ErrorCode
-from klog.server.broker import Broker
-from klog.server.tls import read_tls
+from klog.server.network.tls import read_tls
+from klog.server.startup.broker import Broker
 from tests.server.network.servers import TLS_FILES
 from tests.server.test_broker import config
 from tests.server.test_reconfiguration import INNER, alter, certificate, first_certificate, shown

@@ -10,7 +10,7 @@ import pytest
 
 from klog.config.broker import BrokerConfig
 from klog.formats.names import FileKind, TopicPartition
-from klog.server.cleaning import ServedLogs, open_cleaner
+from klog.server.logs.cleaning import ServedLogs, open_cleaner
 from klog.storage.cleaner.checkpoint_file import CleanerCheckpointFile
 from tests.storage.log.building import append, batch
 from tests.storage.log.managing import Managed

@@ -10,8 +10,8 @@ import pytest
 import klog.testing
 from klog.formats.errors import UsageError
 from klog.metadata.values import BrokerRegistration, Endpoint
-from klog.server.broker_channel import no_tls
-from klog.server.cluster_fit import protocol_reader, require_fit
+from klog.server.peers.broker_channel import no_tls
+from klog.server.startup.cluster_fit import protocol_reader, require_fit
 from tests.waiting import eventually
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from klog.config.keys import ConfigError
 from klog.formats.errors import UsageError
-from klog.server.config_providers import with_variables_replaced
-from klog.server.run import read_config
+from klog.server.configs.config_providers import with_variables_replaced
+from klog.server.startup.config_reading import read_config
 from tests.peers.kafka import KafkaPeer
 
 KAFKAS = "org.apache.kafka.common.config.provider."

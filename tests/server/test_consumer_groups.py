@@ -7,7 +7,11 @@ import pytest
 from klog.config.broker import BrokerConfig
 from klog.config.keys import ConfigError
 from klog.metadata.cache import ClusterSnapshot
-from klog.server.consumer_groups import LatestTopics, accepts_consumer_protocol, consumer_group_settings
+from klog.server.coordinators.consumer_groups import (
+    LatestTopics,
+    accepts_consumer_protocol,
+    consumer_group_settings,
+)
 
 ZOOKEEPER = {"zookeeper.connect": "127.0.0.1:2181"}
 BOTH = {"group.coordinator.rebalance.protocols": "classic,consumer"}

@@ -18,8 +18,8 @@ from klog.protocol.interbroker.controlled_shutdown import (
     ControlledShutdownResponse,
     RemainingPartition,
 )
-from klog.server.controlled_shutdown import ShutdownSettings, hand_over
-from klog.server.controller_channel import Build, Reply
+from klog.server.peers.controller_channel import Build, Reply
+from klog.server.startup.controlled_shutdown import ShutdownSettings, hand_over
 
 
 class Channel:

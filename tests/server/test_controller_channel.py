@@ -18,7 +18,7 @@ from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.errors import ConnectionLostError, RequestTimeoutError, UnsupportedApiError
 from klog.protocol.messages import build, request_class, response_class
-from klog.server.controller_channel import ToController, has_moved
+from klog.server.peers.controller_channel import ToController, has_moved
 from klog.storage.log.scheduler import monotonic_ms
 from tests.server.transactions.fake_brokers import FakeBroker, FakeConnection
 from tests.waiting import eventually

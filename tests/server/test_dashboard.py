@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from klog.formats.batch_builder import RecordData, build_batch
-from klog.server.broker import Broker
-from klog.server.broker_state import BrokerState
+from klog.kernel.batch_builder import RecordData, build_batch
 from klog.server.metrics.broker import BrokerMetrics
 from klog.server.metrics.exposition import render
 from klog.server.metrics.session import SessionCounts
+from klog.server.startup.broker import Broker
+from klog.server.startup.broker_state import BrokerState
 from tests.server.test_broker import broker as broker  # noqa: PLC0414 (a fixture)
 from tests.server.test_metrics import exchange, fetch, make_known_topic, produce
 

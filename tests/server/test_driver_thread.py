@@ -10,7 +10,7 @@ import pytest
 
 from klog.drivers.driver import FOR_A_CALL, Driver, Send, Wait
 from klog.protocol.errors import ConnectionLostError
-from klog.server.driver_thread import DriverThread, Reply, asking
+from klog.server.threads.driver_thread import DriverThread, Reply, asking
 from klog.storage.log.scheduler import monotonic_ms
 from tests.waiting import eventually
 

@@ -12,7 +12,7 @@ from klog.metadata.embedded import EmbeddedStore
 from klog.metadata.values import FinalizedFeatures
 from klog.metadata.znodes import encode_features
 from klog.protocol.api_versions import UNKNOWN_FEATURES_EPOCH
-from klog.server.features import FeaturesEpoch
+from klog.server.startup.features import FeaturesEpoch
 from tests.waiting import eventually
 
 ENABLED = encode_features(FinalizedFeatures({}))

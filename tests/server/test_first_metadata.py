@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from klog.controller.runner import Controller
-from klog.formats.batch_builder import RecordData, build_batch
 from klog.formats.names import TopicPartition
+from klog.kernel.batch_builder import RecordData, build_batch
 from klog.metadata.cache import ClusterSnapshot
 from klog.metadata.errors import WaitCancelledError
 from klog.protocol.apis import ApiKey
@@ -19,8 +19,8 @@ from klog.protocol.interbroker.update_metadata import UpdateMetadataPartitionSta
 from klog.protocol.messages import build, decode_response, encode_request, request_class
 from klog.protocol.produce_request import ProduceRequest, encode_produce_request
 from klog.protocol.produce_response import decode_produce_response
-from klog.server.broker import Broker
-from klog.server.first_metadata import is_complete
+from klog.server.startup.broker import Broker
+from klog.server.startup.first_metadata import is_complete
 from tests.peers.broker import free_port
 from tests.server.network.servers import Client, frame
 from tests.server.test_broker import config, make_topic

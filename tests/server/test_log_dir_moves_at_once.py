@@ -14,7 +14,7 @@ from klog.protocol.error_codes import ErrorCode
 from klog.replication.log_dir_move import LogDirMove
 from klog.replication.partition import Partition, ReplicaContext
 from klog.replication.quota import ReplicationQuota
-from klog.server.log_dir_moves import LogDirMoves
+from klog.server.logs.log_dir_moves import LogDirMoves
 from klog.storage.log.future_logs import FutureLogs
 from klog.storage.log.log_map import parent_of
 from klog.storage.log.scheduler import monotonic_ms

@@ -17,8 +17,8 @@ from klog.formats.names import FileKind, TopicPartition
 from klog.metadata.embedded import FILE_NAME
 from klog.metadata.topics import request_deletion, topic_names
 from klog.metadata.values import ReplicaAssignment, TopicAssignment
-from klog.server.broker import Broker
-from klog.server.unowned_logs import StoredReplica, Unowned, unowned_lines, unowned_replicas
+from klog.server.logs.unowned_logs import StoredReplica, Unowned, unowned_lines, unowned_replicas
+from klog.server.startup.broker import Broker
 from tests.server.test_broker import config, make_topic, write
 from tests.waiting import eventually
 
@@ -30,7 +30,7 @@ import os, shutil, signal, sys
 from pathlib import Path
 from tests.server.test_broker import config, make_topic, write
 from tests.server.test_lost_metadata import WHERE
-from klog.server.broker import Broker
+from klog.server.startup.broker import Broker
 root = Path(sys.argv[1])
 broker = Broker(config(root / "a"))
 make_topic(broker, "u")

@@ -16,20 +16,20 @@ from klog.client.groups import CommittedOffset, commit_offsets, delete_offsets
 from klog.client.membership import GroupMember, MemberSettings
 from klog.client.transactions import Transaction
 from klog.controller.events import ListReassignments
-from klog.formats.batch_builder import RecordData, build_batch
 from klog.formats.names import TopicPartition
+from klog.kernel.batch_builder import RecordData, build_batch
 from klog.metadata.store import SessionState
 from klog.protocol.fetch_request import FetchPartition, FetchRequest, FetchTopic, encode_fetch_request
 from klog.protocol.produce_request import ProduceRequest, encode_produce_request
-from klog.server.broker import Broker
-from klog.server.broker_state import BrokerState
+from klog.server.counters.request_times import Timing
 from klog.server.handlers.partition_lookup import PartitionLookup
 from klog.server.metrics.broker import BrokerMetrics, idle_share
 from klog.server.metrics.exposition import Metric, Sample, render
 from klog.server.metrics.recent import Recent
 from klog.server.metrics.session import SessionCounts
 from klog.server.metrics.times import Times, quantile_ns
-from klog.server.request_times import Timing
+from klog.server.startup.broker import Broker
+from klog.server.startup.broker_state import BrokerState
 from tests.server.test_broker import broker as broker  # noqa: PLC0414 (a fixture)
 from tests.server.test_broker import config, make_topic, started
 from tests.waiting import eventually

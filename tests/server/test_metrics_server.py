@@ -13,8 +13,8 @@ from collections.abc import Iterator
 import pytest
 
 from klog.formats.errors import KlogError, UsageError
-from klog.server import metrics_server
-from klog.server.metrics_server import MetricsServer
+from klog.server.metrics import metrics_server
+from klog.server.metrics.metrics_server import MetricsServer
 
 TEXT = "up 1\n"
 

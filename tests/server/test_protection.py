@@ -13,8 +13,8 @@ from klog.config.broker import BrokerConfig
 from klog.config.broker_protection import UnenforcedConfigError
 from klog.config.keys import ConfigError
 from klog.metadata.configs import write_config
-from klog.server.broker import Broker
-from klog.server.tls import _shake_hands, read_tls
+from klog.server.network.tls import _shake_hands, read_tls
+from klog.server.startup.broker import Broker
 from tests.server.network.servers import TLS_FILES
 from tests.server.test_broker import config
 

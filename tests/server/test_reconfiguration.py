@@ -19,8 +19,8 @@ from klog.protocol.apis import ApiKey
 from klog.protocol.channel import Channel
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.messages import build, request_class
-from klog.server.broker import Broker
-from klog.server.certificates import holder_of
+from klog.server.network.certificates import holder_of
+from klog.server.startup.broker import Broker
 from tests.server.handlers.parts import part_of
 from tests.server.network.servers import TLS_FILES
 from tests.server.test_broker import config, make_topic

@@ -12,8 +12,8 @@ from klog.metadata.cluster import create_persistent_nodes, live_brokers
 from klog.metadata.errors import BrokerIdInUseError, WaitCancelledError
 from klog.metadata.local import SharedTree, TreeSession
 from klog.metadata.values import BrokerRegistration, Endpoint
-from klog.server import registration
-from klog.server.registration import Registration
+from klog.server.peers import registration
+from klog.server.peers.registration import Registration
 from tests.metadata.memory_tree import NoJournal
 from tests.threads import join, started
 from tests.waiting import eventually

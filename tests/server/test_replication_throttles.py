@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from klog.config.broker import BrokerConfig
-from klog.server.live_config import LiveConfig
-from klog.server.replication_throttles import replication_quota
+from klog.server.configs.live_config import LiveConfig
+from klog.server.fetching.replication_throttles import replication_quota
 
 OWN = 7
 LISTED = "follower.replication.throttled.replicas"

@@ -9,10 +9,10 @@ import pytest
 
 from klog.config.broker import BrokerConfig
 from klog.config.keys import ConfigError
-from klog.server.broker import Broker
-from klog.server.listeners import read_listeners
 from klog.server.network import BindError, NetworkSettings
-from klog.server.settings import network_settings, resolved
+from klog.server.network.listeners import read_listeners
+from klog.server.startup.broker import Broker
+from klog.server.startup.settings import network_settings, resolved
 from tests.waiting import eventually
 
 LIMITS = "max.connections.per.ip.overrides"

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from klog.server.stop_requests import StopRequests
+from klog.server.startup.stop_requests import StopRequests
 
 
 @pytest.fixture

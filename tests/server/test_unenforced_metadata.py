@@ -9,7 +9,7 @@ import pytest
 from klog.metadata import paths
 from klog.metadata.embedded import FILE_NAME, EmbeddedStore
 from klog.metadata.znodes import encode_config
-from klog.server.unenforced_metadata import report_unenforced_metadata
+from klog.server.startup.unenforced_metadata import report_unenforced_metadata
 
 
 @pytest.fixture

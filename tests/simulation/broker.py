@@ -17,7 +17,7 @@ from klog.controller.events import (
     Startup,
     preempt,
 )
-from klog.coordinator.transaction.values import Producer
+from klog.coordinator.transactions.values import Producer
 from klog.formats.errors import KlogError
 from klog.formats.names import TopicPartition
 from klog.metadata import cluster
@@ -36,11 +36,11 @@ from klog.replication.partition import ALL_IN_SYNC, PartitionError, ReplicaConte
 from klog.replication.purgatory import Purgatory, Timer
 from klog.replication.replica_manager import ReplicaManager
 from klog.replication.replica_waits import PartitionWait
-from klog.server.handlers.fetch import FetchHandler
-from klog.server.handlers.fetch_sessions import FetchSessions
+from klog.server.counters.topic_stats import BrokerTopicStats
+from klog.server.handlers.data.fetch import FetchHandler
+from klog.server.handlers.data.fetch_sessions import FetchSessions
 from klog.server.handlers.partition_lookup import PartitionLookup
-from klog.server.topic_reads import read_topic_ids
-from klog.server.topic_stats import BrokerTopicStats
+from klog.server.logs.topic_reads import read_topic_ids
 from klog.server.transactions.verification import Verified, produce_refusal
 from klog.storage.log.append_values import AppendError
 from klog.storage.log.manager_values import Progress

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from klog.formats.batch_builder import BatchFields
 from klog.formats.names import TopicPartition
+from klog.kernel.batch_builder import BatchFields
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.fetch_request import FetchPartition, FetchRequest, FetchTopic, encode_fetch_request
 from klog.protocol.fetch_response import AbortedTransactions, decode_fetch_response

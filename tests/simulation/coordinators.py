@@ -7,22 +7,22 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import TYPE_CHECKING
 
-from klog.coordinator.group.coordinator import CONSUMER_OFFSETS, GroupCoordinator, GroupSettings
-from klog.coordinator.group.rebalance import GroupLimits
-from klog.coordinator.group.requests import GroupRequests
-from klog.coordinator.group.services import GroupServices
-from klog.coordinator.group.transactional import TransactionalCommits
-from klog.coordinator.group.values import Now
-from klog.coordinator.group.writing import Writer
-from klog.coordinator.transaction.coordinator import (
+from klog.coordinator.groups.classic.rebalance import GroupLimits
+from klog.coordinator.groups.coordinator import CONSUMER_OFFSETS, GroupCoordinator, GroupSettings
+from klog.coordinator.groups.offsets.transactional import TransactionalCommits
+from klog.coordinator.groups.requests import GroupRequests
+from klog.coordinator.groups.services import GroupServices
+from klog.coordinator.groups.values import Now
+from klog.coordinator.groups.writing import Writer
+from klog.coordinator.transactions.coordinator import (
     TRANSACTION_STATE,
     TransactionCoordinator,
     TransactionSettings,
 )
-from klog.coordinator.transaction.end_waits import PATIENCE_MS, EndWaits
-from klog.coordinator.transaction.requests import TransactionRequests
-from klog.coordinator.transaction.transaction_partition import TransactionServices
-from klog.coordinator.transaction.values import Producer, VerifyErrors
+from klog.coordinator.transactions.end_waits import PATIENCE_MS, EndWaits
+from klog.coordinator.transactions.requests import TransactionRequests
+from klog.coordinator.transactions.transaction_partition import TransactionServices
+from klog.coordinator.transactions.values import Producer, VerifyErrors
 from klog.drivers.marker_queues import UNKNOWN
 from klog.formats import compression
 from klog.formats.names import TopicPartition
@@ -30,10 +30,10 @@ from klog.metadata.producer_ids import ProducerIds, allocate_producer_ids
 from klog.protocol.apis import ApiKey
 from klog.protocol.error_codes import ErrorCode
 from klog.replication.internal_append import InternalAppends
-from klog.server import groups as group_wiring
-from klog.server import transaction_coordinator as transaction_wiring
+from klog.server.coordinators import groups as group_wiring
+from klog.server.coordinators import transaction_coordinator as transaction_wiring
+from klog.server.coordinators.internal_topics import led_logs, when_replicated
 from klog.server.handlers.transactions.write_markers import WriteTxnMarkersHandler
-from klog.server.internal_topics import led_logs, when_replicated
 from klog.server.transactions.leaders import coordinator_lookup
 from klog.server.transactions.marker_writing import MarkerWriting
 from klog.server.transactions.verification import Verification

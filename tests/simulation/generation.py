@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from klog.coordinator.group.coordinator import CONSUMER_OFFSETS
-from klog.coordinator.transaction.coordinator import TRANSACTION_STATE
+from klog.coordinator.groups.coordinator import CONSUMER_OFFSETS
+from klog.coordinator.transactions.coordinator import TRANSACTION_STATE
 from tests.simulation.coordinators import INTERNAL
 from tests.simulation.schedule import (
     CHAOS_MS,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from klog.coordinator.group.coordinator import CONSUMER_OFFSETS
-from klog.coordinator.group.values import (
+from klog.coordinator.groups.coordinator import CONSUMER_OFFSETS
+from klog.coordinator.groups.values import (
     NO_LEADER_EPOCH,
     CommittedOffset,
     Identity,
@@ -16,7 +16,7 @@ from klog.coordinator.group.values import (
     SyncRequest,
     SyncResult,
 )
-from klog.coordinator.partitioning import partition_of
+from klog.coordinator.runtime.partitioning import partition_of
 from klog.formats.names import TopicPartition
 from klog.protocol.error_codes import ErrorCode
 from tests.simulation.network import Answer

@@ -7,10 +7,10 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from klog.formats.batch_builder import BatchFields, RecordData, build_batch
 from klog.formats.constants import CONTROL_COMMIT
 from klog.formats.names import FileKind
-from klog.server.handlers.topic_metadata import INTERNAL_TOPICS
+from klog.kernel.batch_builder import BatchFields, RecordData, build_batch
+from klog.server.handlers.topics.topic_metadata import INTERNAL_TOPICS
 from klog.storage.log.partition_log import PartitionLog
 from klog.storage.log.segment import LogSegment
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from klog.coordinator.transaction.values import MarkersToWrite
+from klog.coordinator.transactions.values import MarkersToWrite
 from klog.drivers.marker_queues import UNKNOWN, MarkerErrors, OnWritten
 from klog.drivers.markers import (
     LeaderLookup,

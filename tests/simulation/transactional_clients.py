@@ -10,14 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from klog.coordinator.group.coordinator import CONSUMER_OFFSETS
-from klog.coordinator.group.transactional import TransactionalCommit
-from klog.coordinator.group.values import NO_LEADER_EPOCH, CommittedOffset, Identity
-from klog.coordinator.partitioning import partition_of
-from klog.coordinator.transaction.coordinator import TRANSACTION_STATE
-from klog.coordinator.transaction.values import NO_PRODUCER, InitResult, Producer
-from klog.formats.batch_builder import BatchFields
+from klog.coordinator.groups.coordinator import CONSUMER_OFFSETS
+from klog.coordinator.groups.offsets.transactional import TransactionalCommit
+from klog.coordinator.groups.values import NO_LEADER_EPOCH, CommittedOffset, Identity
+from klog.coordinator.runtime.partitioning import partition_of
+from klog.coordinator.transactions.coordinator import TRANSACTION_STATE
+from klog.coordinator.transactions.values import NO_PRODUCER, InitResult, Producer
 from klog.formats.names import TopicPartition
+from klog.kernel.batch_builder import BatchFields
 from klog.protocol.error_codes import ErrorCode
 from klog.replication.partition import ALL_IN_SYNC
 from tests.simulation.log_content import batch_of

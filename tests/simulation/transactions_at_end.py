@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from klog.coordinator.transaction.coordinator import TRANSACTION_STATE
+from klog.coordinator.transactions.coordinator import TRANSACTION_STATE
 from klog.formats.constants import NO_PRODUCER_ID
 from klog.formats.names import TopicPartition
 from klog.storage.log.partition_log import PartitionLog

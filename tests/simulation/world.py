@@ -18,7 +18,7 @@ from klog.metadata.local import SharedTree
 from klog.metadata.topics import new_topic_id
 from klog.metadata.tree import Commit
 from klog.replication.partition import Partition
-from klog.server.controller_times import ControllerTimes
+from klog.server.peers.controller_times import ControllerTimes
 from klog.storage.log.partition_log import PartitionLog
 from tests.metadata.memory_tree import MemorySession, NoJournal
 from tests.simulation.broker import SimulatedBroker

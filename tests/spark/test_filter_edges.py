@@ -21,7 +21,7 @@ from pyspark.sql import datasource as kinds
 
 from klog.export.options import ReadOptions
 from klog.export.schema import spark_schema_ddl
-from klog.formats.batch_builder import BatchFields, RecordData, build_batch
+from klog.kernel.batch_builder import BatchFields, RecordData, build_batch
 from tests.export.logs import write_segment
 from tests.export.reading import rows_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klog.export.splits import Split
+from klog.replicas.splits import Split
 from klog.spark.grouping import OPENING_BYTES, cost_bytes, group_splits
 
 TARGET_BYTES = 64 << 20

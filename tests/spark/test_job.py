@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from klog.export.splits import Split
+    from klog.replicas.splits import Split
 
 TRANSACTIONS = corpora.corpora("k39-txn")[0].log_dir()
 

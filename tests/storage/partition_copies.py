@@ -8,8 +8,8 @@ import shutil
 import struct
 from pathlib import Path
 
-from klog.storage.recovery_plan import RecoverySettings
-from klog.storage.segment_scan import IndexSettings
+from klog.storage.repair.recovery_plan import RecoverySettings
+from klog.storage.repair.segment_scan import IndexSettings
 from tests.corpora import Corpus, PartitionDirectory, corpora
 
 # Settings and time of the brokers that made the recovered fixtures; no producer had expired.

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klog.formats import kernel
-from klog.formats.columns import BatchTable
-from klog.storage import batch_search
-from klog.storage.batch_search import first_filled_byte, headers, next_valid_batch, valid_batch, walk
+from klog.kernel import kernel
+from klog.kernel.columns import BatchTable
+from klog.storage.reading import batch_search
+from klog.storage.reading.batch_search import first_filled_byte, headers, next_valid_batch, valid_batch, walk
 from tests.corpora import corpora, partitions
 from tests.export.logs import batch
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klog.formats import kernel
-from klog.formats.columns import BatchTable
 from klog.formats.constants import BATCH_HEADER_BYTES
-from klog.storage.chunks import chunks
+from klog.kernel import kernel
+from klog.kernel.columns import BatchTable
+from klog.storage.files.chunks import chunks
 from tests import corpora, strategies
 from tests.formats import reading
 
@@ -125,7 +125,7 @@ def test_a_batch_above_the_limit_ends_the_scan_unread() -> None:
 
 
 def test_a_large_buffer_is_not_reused_after_its_batch(monkeypatch: Any) -> None:
-    monkeypatch.setattr("klog.storage.chunks.LARGEST_REUSED_BYTES", 1000)
+    monkeypatch.setattr("klog.storage.files.chunks.LARGEST_REUSED_BYTES", 1000)
     batches = [
         struct.pack(">qiib", n, size - 12, 0, 2) + bytes([n]) * (size - 17)
         for n, size in enumerate((4000, 80, 80))

@@ -14,8 +14,8 @@ from klog.config.topic import default_topic_config
 from klog.formats.constants import INT64_MAX
 from klog.formats.errors import CorruptRecordError, KlogError
 from klog.storage.cleaner.offline import OfflineDirectory
-from klog.storage.index_rebuild import RebuildOptions, rebuild, rebuild_snapshots, tasks_of
-from klog.storage.segment import Segment
+from klog.storage.reading.segment import Segment
+from klog.storage.repair.index_rebuild import RebuildOptions, rebuild, rebuild_snapshots, tasks_of
 from tests.corpora import Corpus
 from tests.fuzz.mutated_directories import INDEXES, NOW_MS, recovered, sources
 from tests.fuzz.mutations import LOG_DAMAGES, SIDECAR_DAMAGES, batches

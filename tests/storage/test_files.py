@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klog.formats.errors import StorageError
-from klog.storage import files
-from klog.storage.files import atomic_output, open_for_reading, read_whole, write_atomically
+from klog.storage.files import files
+from klog.storage.files.files import atomic_output, open_for_reading, read_whole, write_atomically
 
 
 def test_permission_denied_has_a_cure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from klog.export.options import ReadOptions
-from klog.export.splits import AbortedRange
 from klog.formats import transaction_index
-from klog.formats.columns import BatchTable
 from klog.formats.constants import CONTROL_BIT, TRANSACTIONAL_BIT
-from klog.storage.hidden_batches import HiddenBatches
+from klog.kernel.columns import BatchTable
+from klog.replicas.splits import AbortedRange
+from klog.storage.reading.hidden_batches import HiddenBatches
 from tests import corpora
 from tests.corpora import JsonObject, PartitionDirectory
 from tests.export.reading import decoded, field, read, split_of

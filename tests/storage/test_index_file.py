@@ -15,9 +15,9 @@ import pytest
 
 from klog.formats.errors import StorageError
 from klog.formats.names import FileKind
-from klog.storage import files
-from klog.storage.index_file import IndexFile, read_index
-from klog.storage.index_search import OffsetIndexSearch, TimeIndexSearch
+from klog.storage.files import files
+from klog.storage.indexes.index_file import IndexFile, read_index
+from klog.storage.indexes.index_search import OffsetIndexSearch, TimeIndexSearch
 from tests.corpora import Corpus
 
 GIB = 1 << 30

@@ -9,15 +9,7 @@ from pathlib import Path
 import pytest
 
 from klog.formats import producer_snapshot, transaction_index
-from klog.storage.index_rebuild import (
-    IndexReport,
-    IndexStatus,
-    RebuildOptions,
-    rebuild,
-    rebuild_snapshots,
-    tasks_of,
-)
-from klog.storage.producer_state import (
+from klog.storage.reading.producer_state import (
     AbortedTxn,
     ProducerEntry,
     hash_map_order,
@@ -25,7 +17,15 @@ from klog.storage.producer_state import (
     pack_snapshot,
     unpack_snapshot,
 )
-from klog.storage.segment_scan import IndexSettings
+from klog.storage.repair.index_rebuild import (
+    IndexReport,
+    IndexStatus,
+    RebuildOptions,
+    rebuild,
+    rebuild_snapshots,
+    tasks_of,
+)
+from klog.storage.repair.segment_scan import IndexSettings
 from tests.corpora import Corpus, PartitionDirectory, corpora, partitions
 from tests.storage.partition_copies import KAFKA_INDEXES, NOW_MS, contents, copied
 

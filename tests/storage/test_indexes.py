@@ -8,8 +8,8 @@ import pytest
 
 from klog.formats import offset_index, time_index
 from klog.formats.names import FileKind
-from klog.storage.index_file import index_entries
-from klog.storage.index_search import OffsetIndexSearch, TimeIndexSearch
+from klog.storage.indexes.index_file import index_entries
+from klog.storage.indexes.index_search import OffsetIndexSearch, TimeIndexSearch
 from tests import corpora
 
 SOUND = [corpus for corpus in corpora.corpora() if not corpus.is_corrupt]

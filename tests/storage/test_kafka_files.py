@@ -10,8 +10,8 @@ import pytest
 
 from klog.formats.errors import KlogError, StorageError
 from klog.formats.names import FileKind, FileState
-from klog.storage import files, kafka_files
-from klog.storage.kafka_files import expand, identify
+from klog.storage.files import files, kafka_files
+from klog.storage.files.kafka_files import expand, identify
 
 
 def make(root: Path, *names: str) -> None:

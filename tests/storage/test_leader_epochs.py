@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from klog.formats.checkpoints import EpochEntry
-from klog.storage.leader_epochs import LeaderEpochs
+from klog.storage.repair.leader_epochs import LeaderEpochs
 
 
 def epochs(*pairs: tuple[int, int]) -> LeaderEpochs:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from klog.storage.problem import RECOVER, Problem, Severity
+from klog.storage.repair.problem import RECOVER, Problem, Severity
 from tests.corpora import Corpus
 from tests.fuzz.mutated_directories import checked, recovered, verified
 from tests.fuzz.mutations import batches, seal

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klog.storage.position_search import start_position
-from klog.storage.select import Bounds
+from klog.storage.reading.position_search import start_position
+from klog.storage.reading.select import Bounds
 from tests.corpora import corpora, partitions
 from tests.export.logs import batch, write_segment
 

@@ -18,14 +18,14 @@ from pathlib import Path
 import pytest
 
 from klog.formats.errors import KlogError, StorageError
-from klog.storage.processes import Advanced, Done, WorkerDiedError, map_in_order, run_tasks
+from klog.jobs.processes import Advanced, Done, WorkerDiedError, map_in_order, run_tasks
 from tests.storage import process_tasks
 
 CURE = "run with fewer --jobs, --resume"
 SCRIPT = """
 import os, sys, time
-from klog.storage.files import write_atomically
-from klog.storage.processes import map_in_order
+from klog.storage.files.files import write_atomically
+from klog.jobs.processes import map_in_order
 
 def slow_parts():
     yield b"half"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import struct
 
-from klog.formats import kernel
 from klog.formats.checksums import crc32c
-from klog.formats.columns import BatchTable
 from klog.formats.constants import CONTROL_BIT, TRANSACTIONAL_BIT
-from klog.storage.producer_state import AbortedTxn, ProducerState
+from klog.kernel import kernel
+from klog.kernel.columns import BatchTable
+from klog.storage.reading.producer_state import AbortedTxn, ProducerState
 
 ABORT, COMMIT = 0, 1
 

@@ -11,11 +11,11 @@ from klog.export.jobs import ExportJob
 from klog.export.options import ReadOptions
 from klog.export.planner import plan
 from klog.export.split_export import export_split
-from klog.formats.batch_builder import BatchFields, RecordData, build_batch
-from klog.storage.index_rebuild import RebuildOptions
-from klog.storage.progress import STEP_BYTES, FileProgress
-from klog.storage.segment_scan import IndexSettings
-from klog.storage.verify import scope_of, verify
+from klog.jobs.progress import STEP_BYTES, FileProgress
+from klog.kernel.batch_builder import BatchFields, RecordData, build_batch
+from klog.storage.repair.index_rebuild import RebuildOptions
+from klog.storage.repair.segment_scan import IndexSettings
+from klog.storage.repair.verify import scope_of, verify
 
 BIG_BYTES = 5 * STEP_BYTES
 

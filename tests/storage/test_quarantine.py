@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from klog.formats.errors import StorageError
-from klog.storage.disk import Disk
-from klog.storage.quarantine import MAX_AGE_MS, prune
-from klog.storage.recovery import plan_recovery
-from klog.storage.recovery_run import run_recovery
+from klog.storage.files.disk import Disk
+from klog.storage.files.quarantine import MAX_AGE_MS, prune
+from klog.storage.repair.recovery import plan_recovery
+from klog.storage.repair.recovery_run import run_recovery
 from tests.corpora import Corpus
 from tests.storage.log.managing import Managed
 from tests.storage.partition_copies import NOW_MS, SETTINGS, contents, copied

@@ -12,10 +12,10 @@ import pytest
 
 from klog.formats import message_set
 from klog.formats.errors import StorageError
-from klog.storage.disk import Disk
-from klog.storage.recovery import plan_recovery
-from klog.storage.recovery_plan import RecoverySettings
-from klog.storage.recovery_run import run_recovery
+from klog.storage.files.disk import Disk
+from klog.storage.repair.recovery import plan_recovery
+from klog.storage.repair.recovery_plan import RecoverySettings
+from klog.storage.repair.recovery_run import run_recovery
 from tests.corpora import Corpus, PartitionDirectory
 from tests.storage.partition_copies import (
     SETTINGS,

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from klog.storage.recovery import plan_recovery
-from klog.storage.recovery_plan import RecoverySettings
-from klog.storage.recovery_run import run_recovery
-from klog.storage.segment_scan import IndexSettings
+from klog.storage.repair.recovery import plan_recovery
+from klog.storage.repair.recovery_plan import RecoverySettings
+from klog.storage.repair.recovery_run import run_recovery
+from klog.storage.repair.segment_scan import IndexSettings
 from tests.corpora import PartitionDirectory, corpora, partitions
 from tests.fuzz.mutations import LOG_DAMAGES, damage
 from tests.peers import KafkaPeer

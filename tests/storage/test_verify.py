@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from klog.storage.index_rebuild import RebuildOptions
-from klog.storage.problem import Problem, Severity
-from klog.storage.verify import scope_of, verify
+from klog.storage.repair.index_rebuild import RebuildOptions
+from klog.storage.repair.problem import Problem, Severity
+from klog.storage.repair.verify import scope_of, verify
 from tests.corpora import Corpus, LogDirectory, PartitionDirectory, corpora, log_dirs
 from tests.storage.partition_copies import KAFKA_INDEXES, NOW_MS, contents, damaged
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from klog.metadata.embedded import FILE_NAME, EmbeddedStore
-from klog.storage.verify_log_directory import METADATA_STORE, verify_log_directory
+from klog.storage.repair.verify_log_directory import METADATA_STORE, verify_log_directory
 
 
 def test_klogs_own_metadata_store_is_known_even_while_it_is_open(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from klog.storage.worker import Work, Worker
+from klog.jobs.worker import Work, Worker
 from tests.waiting import eventually
 
 New = Callable[[Work, float | None], Worker]

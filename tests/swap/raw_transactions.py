@@ -11,7 +11,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from klog.formats.batch_builder import BatchFields, RecordData, build_batch
+from klog.kernel.batch_builder import BatchFields, RecordData, build_batch
 from klog.protocol.apis import ApiKey
 from klog.protocol.channel import Channel
 from klog.protocol.error_codes import ErrorCode

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from klog.coordinator.group.records import group_key, offset_key, offset_value
-from klog.coordinator.group.values import CommittedOffset
-from klog.coordinator.transaction.records import transaction_key
-from klog.formats import kernel
-from klog.formats.batch_builder import BatchFields, RecordData, build_batch
-from klog.formats.columns import BatchTable
+from klog.coordinator.groups.records import group_key, offset_key, offset_value
+from klog.coordinator.groups.values import CommittedOffset
+from klog.coordinator.transactions.records import transaction_key
+from klog.kernel import kernel
+from klog.kernel.batch_builder import BatchFields, RecordData, build_batch
+from klog.kernel.columns import BatchTable
 from tests.swap.clients import Admin
 from tests.swap.klog_process import KlogBroker
 

@@ -12,10 +12,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from klog.admin.requests.log_dirs import LogDir, describe_log_dirs
+from klog.admin.requests.reassignments import RunningReassignment, list_reassignments
 from klog.client.asking import broker_ids
 from klog.client.cluster import Cluster
-from klog.client.log_dirs import LogDir, describe_log_dirs
-from klog.client.reassignments import RunningReassignment, list_reassignments
 from klog.formats.errors import KlogError
 from klog.formats.names import TopicPartition
 from klog.protocol.errors import ChannelError

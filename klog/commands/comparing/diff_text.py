@@ -11,11 +11,11 @@ from klog.commands._terminal import count_of
 from klog.commands.comparing.rows import only_in, result
 from klog.commands.dump.cells import human_time
 from klog.commands.wire.tables import Row, show_table
-from klog.export.compare_logs import OffsetRange, RangeState
-from klog.export.compare_partitions import DifferentRecord, PartitionDiff, PartitionPair
-from klog.export.kept_replica import KeptReplica
-from klog.export.replica_contents import ReplicaContents
 from klog.formats.visible import visible
+from klog.replicas.compare_logs import OffsetRange, RangeState
+from klog.replicas.compare_partitions import DifferentRecord, PartitionDiff, PartitionPair
+from klog.replicas.kept_replica import KeptReplica
+from klog.replicas.replica_contents import ReplicaContents
 
 _WORDS: Final = {
     "same": "the same batches",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from klog.export.compare_logs import OffsetRange, RangeState
-from klog.export.compare_partitions import OF_RECORDS, DifferentRecord, PartitionDiff, PartitionPair, Record
-from klog.export.replica_contents import ReplicaContents
-from klog.export.splits import LostRange
 from klog.formats.checkpoints import EpochEntry
+from klog.replicas.compare_logs import OffsetRange, RangeState
+from klog.replicas.compare_partitions import OF_RECORDS, DifferentRecord, PartitionDiff, PartitionPair, Record
+from klog.replicas.replica_contents import ReplicaContents
+from klog.replicas.splits import LostRange
 
 
 def result(diff: PartitionDiff) -> str:

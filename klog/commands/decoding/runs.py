@@ -8,7 +8,7 @@ from typing import Protocol
 from klog.admin.consuming import Run
 from klog.commands.decoding.failures import Failures
 from klog.commands.decoding.fields import FieldDecoder, RecordDecoder
-from klog.formats.columns import RecordTable
+from klog.kernel.columns import RecordTable
 
 
 class _Rendering(Protocol):

@@ -15,8 +15,8 @@ from klog.commands.dump.output_buffer import OutputBuffer
 from klog.commands.dump.plan import DumpFile
 from klog.formats.errors import FormatError
 from klog.formats.names import FileKind
-from klog.storage.files import read_small
-from klog.storage.index_file import index_entries, read_index
+from klog.storage.files.files import read_small
+from klog.storage.indexes.index_file import index_entries, read_index
 
 Entry = dict[str, Any]
 Entries = Iterable[Entry]

@@ -15,7 +15,7 @@ from klog.commands.dump.file_entries import Entry, entries_of
 from klog.commands.dump.plan import DumpFile
 from klog.commands.dump.table_writer import TableWriter
 from klog.formats.names import FileKind
-from klog.storage.files import read_small
+from klog.storage.files.files import read_small
 
 Content = tuple[list[Column], Iterable[Row]]
 

@@ -12,8 +12,8 @@ from contextlib import closing
 from typing import BinaryIO
 
 from klog.formats.errors import StorageError
-from klog.storage.files import GZIP_SUFFIX, open_for_reading
-from klog.storage.gzipped import GzippedFile
+from klog.storage.files.files import GZIP_SUFFIX, open_for_reading
+from klog.storage.files.gzipped import GzippedFile
 
 _COPY_BYTES = 1 << 20
 

@@ -1,4 +1,4 @@
-"""`--verify`: checks the indexes of each dumped segment against its batches (`klog.storage.index_check`)."""
+"""`--verify`: checks the indexes of each dumped segment against its batches (`indexes.index_check`)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from klog.commands.dump.plan import DumpFile, DumpPlan
 from klog.commands.dump.problems import Problems
 from klog.formats.errors import FormatError, KlogError
 from klog.formats.names import FileKind, FileState
-from klog.storage.files import open_for_reading
-from klog.storage.index_check import IndexProblem, check_indexes
-from klog.storage.index_file import IndexFile, read_index
-from klog.storage.kafka_files import files_of
+from klog.storage.files.files import open_for_reading
+from klog.storage.files.kafka_files import files_of
+from klog.storage.indexes.index_check import IndexProblem, check_indexes
+from klog.storage.indexes.index_file import IndexFile, read_index
 
 _CURE = "`klog rebuild-index` builds a new one from the segment"
 

@@ -17,14 +17,14 @@ from klog.commands.dump.output_buffer import TEXT_MODES, OutputBuffer
 from klog.commands.dump.plan import DumpFile, DumpPlan, Rows, Selection
 from klog.commands.dump.problems import Problems
 from klog.commands.dump.rows import RECORD_KINDS, each_file, keep_matching, reader_of, selected_runs
-from klog.formats import kernel, text
 from klog.formats.checksums import Bytes
-from klog.formats.columns import BatchTable, RecordTable
 from klog.formats.compression import decompress
 from klog.formats.constants import CODEC_MASK
 from klog.formats.errors import CorruptRecordError, KlogError
-from klog.storage.files import open_for_reading
-from klog.storage.reader import SegmentReader
+from klog.kernel import kernel, text
+from klog.kernel.columns import BatchTable, RecordTable
+from klog.storage.files.files import open_for_reading
+from klog.storage.reading.reader import SegmentReader
 
 _PIECE_BYTES: Final = 4 << 20
 _PIECE_RECORDS: Final = 1 << 15

@@ -17,7 +17,7 @@ from klog.commands.dump.kafka_snapshot import dump_snapshot
 from klog.commands.dump.output_buffer import OutputBuffer
 from klog.commands.dump.plan import DumpPlan
 from klog.formats.errors import KlogError
-from klog.storage.files import open_for_reading
+from klog.storage.files.files import open_for_reading
 
 
 def run(plan: DumpPlan, out: BinaryIO) -> int:

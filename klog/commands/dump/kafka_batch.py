@@ -11,13 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from klog.formats import kernel
 from klog.formats.checksums import Bytes, crc32
-from klog.formats.columns import BatchTable, RecordTable
 from klog.formats.compression import decompress
 from klog.formats.constants import CODEC_MASK, MIN_MESSAGE_SIZE, TIMESTAMP_TYPE_BIT
 from klog.formats.errors import CorruptRecordError, KlogError
 from klog.formats.packed import ENTRY_PREFIX, INT32, INT64
+from klog.kernel import kernel
+from klog.kernel.columns import BatchTable, RecordTable
 
 ZSTD: Final = 4
 

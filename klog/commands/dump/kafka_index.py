@@ -23,8 +23,8 @@ from klog.commands.dump.plan import KafkaFlags
 from klog.formats.errors import CorruptRecordError
 from klog.formats.names import FileKind
 from klog.formats.packed import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY, TXN_INDEX_ENTRY
-from klog.storage.files import read_whole
-from klog.storage.index_file import IndexFile, read_index
+from klog.storage.files.files import read_whole
+from klog.storage.indexes.index_file import IndexFile, read_index
 
 _WARM_BYTES: Final = 8192
 

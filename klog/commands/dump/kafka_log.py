@@ -14,12 +14,12 @@ from klog.commands.dump.kafka_batch import Iterated, damaged, iterate
 from klog.commands.dump.kafka_parsers import MessageParser, control_text, text_parser, unreadable_texts
 from klog.commands.dump.output_buffer import OutputBuffer
 from klog.commands.dump.plan import KafkaFlags
-from klog.formats import kernel, text
 from klog.formats.checksums import Bytes
-from klog.formats.columns import STOP_BAD_SIZE, BatchTable, RecordTable
 from klog.formats.constants import CODEC_MASK, CONTROL_BIT
 from klog.formats.errors import FormatError, KlogError
-from klog.storage.chunks import chunks
+from klog.kernel import kernel, text
+from klog.kernel.columns import STOP_BAD_SIZE, BatchTable, RecordTable
+from klog.storage.files.chunks import chunks
 
 HEADER_BYTES: Final = 61
 UP_TO_MAGIC_BYTES: Final = 17

@@ -17,8 +17,8 @@ import construct as c
 
 from klog.formats import primitives as p
 from klog.formats import structures
-from klog.formats.text import java_text
 from klog.formats.wrapping import wrap_int32
+from klog.kernel.text import java_text
 
 Json = Any
 

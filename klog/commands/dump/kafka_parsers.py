@@ -11,7 +11,7 @@ from typing import Final
 
 from klog.commands.dump.plan import Decoder, KafkaFlags
 from klog.formats.errors import CorruptRecordError, UsageError
-from klog.formats.text import java_text
+from klog.kernel.text import java_text
 
 # (key, value, offset) -> texts of key and value, None for no text. Raises KlogError if the tool fails.
 MessageParser = Callable[[bytes | None, bytes | None, int], tuple[str | None, str | None]]

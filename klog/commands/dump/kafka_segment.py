@@ -9,8 +9,6 @@ from typing import BinaryIO
 from klog.commands.dump import java
 from klog.commands.dump.gzipped_copies import open_for_seeking
 from klog.commands.dump.kafka_batch import damaged, iterate
-from klog.formats import kernel
-from klog.formats.columns import BatchTable
 from klog.formats.constants import (
     BATCH_HEADER_BYTES,
     CODEC_MASK,
@@ -20,6 +18,8 @@ from klog.formats.constants import (
 )
 from klog.formats.packed import BATCH_HEADER_TO_MAGIC
 from klog.formats.wrapping import wrap_int64
+from klog.kernel import kernel
+from klog.kernel.columns import BatchTable
 
 
 class SegmentBatches:

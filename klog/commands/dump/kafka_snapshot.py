@@ -11,7 +11,7 @@ from klog.commands.dump.output_buffer import OutputBuffer
 from klog.formats.checksums import crc32c
 from klog.formats.errors import KlogError
 from klog.formats.wrapping import sequence_before
-from klog.storage.files import read_whole
+from klog.storage.files.files import read_whole
 
 _SNAPSHOT_FIELDS: Final = (
     ("producer_id", ">q"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import BinaryIO, Final
 
 from klog.commands.dump.plan import BytesMode
-from klog.formats import text
+from klog.kernel import text
 
 FLUSH_BYTES: Final = 1 << 20
 

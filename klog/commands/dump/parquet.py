@@ -1,6 +1,6 @@
 """`--format parquet`: writes the selected records or batches as Parquet with zstd, in limited memory.
 
-The columns of records are `topic`, `partition` and those of `klog.formats.arrow.COLUMNS`; keys and values are
+The columns of records are `topic`, `partition` and those of `klog.kernel.arrow.COLUMNS`; keys and values are
 bytes. `--bytes none` leaves out keys, values and headers. `--output FILE` gets everything, in order.
 `--output DIRECTORY` (an existing one, or a name that ends in `/`) gets one file per segment, in a directory
 with the name of its partition. A file appears when it is complete.
@@ -22,8 +22,8 @@ from klog.commands.dump.rows import RECORD_KINDS, each_file, reader_of, selected
 from klog.export.arrow_memory import system_allocator
 from klog.formats.errors import UsageError
 from klog.formats.optional import require_pyarrow
-from klog.storage.files import GZIP_SUFFIX, open_for_reading, size_bytes, storage_error
-from klog.storage.reader import SegmentReader
+from klog.storage.files.files import GZIP_SUFFIX, open_for_reading, size_bytes, storage_error
+from klog.storage.reading.reader import SegmentReader
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -178,7 +178,7 @@ def _write_file(
 
 
 def _columns(plan: DumpPlan) -> list[str]:
-    from klog.formats.arrow import COLUMNS
+    from klog.kernel.arrow import COLUMNS
 
     hidden = {"key", "value", "headers"} if plan.bytes_mode is BytesMode.NONE else set()
     return [name for name in COLUMNS if name not in hidden]
@@ -187,7 +187,7 @@ def _columns(plan: DumpPlan) -> list[str]:
 def _schema(plan: DumpPlan) -> pa.Schema:
     import pyarrow as pa
 
-    from klog.formats import arrow, arrow_batches
+    from klog.kernel import arrow, arrow_batches
 
     rows = arrow_batches.schema() if plan.rows is Rows.BATCHES else arrow.schema(_columns(plan))
     return pa.schema([pa.field("topic", pa.string()), pa.field("partition", pa.int32()), *rows])
@@ -203,7 +203,7 @@ def _placed(rows: pa.RecordBatch, file: DumpFile, schema: pa.Schema) -> pa.Recor
 
 
 def _record_groups(plan: DumpPlan, reader: SegmentReader, advance: Progress) -> Iterator[pa.RecordBatch]:
-    from klog.formats.arrow import ArrowBuilder
+    from klog.kernel.arrow import ArrowBuilder
 
     runs = selected_runs(reader, plan.selection)
     decoded = ((payload, reader.batches, reader.records) for payload in runs)
@@ -216,7 +216,7 @@ def _record_groups(plan: DumpPlan, reader: SegmentReader, advance: Progress) -> 
 
 
 def _batch_groups(plan: DumpPlan, reader: SegmentReader, advance: Progress) -> Iterator[pa.RecordBatch]:
-    from klog.formats.arrow_batches import to_arrow
+    from klog.kernel.arrow_batches import to_arrow
 
     if plan.selection.by_content:
         raise UsageError("--batches in parquet cannot be narrowed by --key or --grep", cure="use --offsets")

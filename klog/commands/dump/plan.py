@@ -13,8 +13,8 @@ from enum import StrEnum
 
 from klog.formats.compression import DEFAULT_LIMIT_BYTES
 from klog.formats.constants import INT32_MAX
-from klog.storage.kafka_files import KafkaFile
-from klog.storage.select import Bounds
+from klog.storage.files.kafka_files import KafkaFile
+from klog.storage.reading.select import Bounds
 
 
 class Rows(StrEnum):

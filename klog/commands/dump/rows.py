@@ -7,11 +7,11 @@ from typing import BinaryIO
 
 from klog.commands.dump.plan import DumpFile, DumpPlan, Selection
 from klog.formats.checksums import Bytes
-from klog.formats.columns import RecordTable
 from klog.formats.errors import KlogError
 from klog.formats.names import FileKind
-from klog.storage.reader import OnProblem, SegmentReader
-from klog.storage.select import compact
+from klog.kernel.columns import RecordTable
+from klog.storage.reading.reader import OnProblem, SegmentReader
+from klog.storage.reading.select import compact
 
 RECORD_KINDS = frozenset({FileKind.LOG, FileKind.METADATA_SNAPSHOT, FileKind.BOOTSTRAP_SNAPSHOT})
 """Kinds of files that hold record batches."""

@@ -1,6 +1,6 @@
 """`--summary`: prints statistics of partitions, for people or as one JSON object each (`run_jsonl`).
 
-`klog.storage.statistics` collects them; of large files it decodes only a sample of the records. With
+`klog.storage.reading.statistics` collects them; of large files it decodes only a sample of the records. With
 `--verify` it decodes every record. Problems are printed on stderr, as in every dump.
 """
 
@@ -20,9 +20,9 @@ from klog.commands.dump.rows import RECORD_KINDS, reader_of
 from klog.commands.dump.table_writer import TableWriter
 from klog.formats.compression import codec_name
 from klog.formats.errors import KlogError, UsageError
-from klog.storage.distributions import Distribution
-from klog.storage.files import open_for_reading, size_bytes
-from klog.storage.statistics import DECODE_ALL_BELOW_BYTES, LogStatistics
+from klog.storage.files.distributions import Distribution
+from klog.storage.files.files import open_for_reading, size_bytes
+from klog.storage.reading.statistics import DECODE_ALL_BELOW_BYTES, LogStatistics
 
 _BARS = 48
 _TOP_PRODUCERS = 10

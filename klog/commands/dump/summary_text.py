@@ -15,8 +15,8 @@ from klog.commands.dump.cells import (
 )
 from klog.commands.dump.table_writer import TableWriter
 from klog.formats.compression import codec_name
-from klog.storage.distributions import Distribution
-from klog.storage.statistics import CodecNumbers, LogStatistics
+from klog.storage.files.distributions import Distribution
+from klog.storage.reading.statistics import CodecNumbers, LogStatistics
 
 _BARS = 48
 _BLOCKS = " \u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"

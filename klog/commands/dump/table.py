@@ -25,9 +25,7 @@ from klog.commands.dump.plan import BytesMode, DumpFile, DumpPlan, Rows
 from klog.commands.dump.problems import Problems
 from klog.commands.dump.rows import RECORD_KINDS, each_file, keep_matching, reader_of, selected_runs
 from klog.commands.dump.table_writer import TableWriter
-from klog.formats import kernel
 from klog.formats.checksums import Bytes
-from klog.formats.columns import COUNT_UNKNOWN, OFFSET_UNKNOWN, BatchTable
 from klog.formats.compression import codec_name
 from klog.formats.constants import (
     CODEC_MASK,
@@ -36,11 +34,13 @@ from klog.formats.constants import (
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
 )
-from klog.formats.markers import control_type_name
 from klog.formats.visible import visible
 from klog.formats.wrapping import last_sequence
-from klog.storage.files import open_for_reading, size_bytes
-from klog.storage.reader import SegmentReader
+from klog.kernel import kernel
+from klog.kernel.columns import COUNT_UNKNOWN, OFFSET_UNKNOWN, BatchTable
+from klog.kernel.markers import control_type_name
+from klog.storage.files.files import open_for_reading, size_bytes
+from klog.storage.reading.reader import SegmentReader
 
 
 def run(plan: DumpPlan, out: BinaryIO) -> int:

@@ -8,7 +8,7 @@ from typing import Final, Self
 from klog.commands._messages import print_report
 from klog.commands._terminal import count_of
 from klog.commands.dump.cells import human_bytes
-from klog.export.splits import Plan
+from klog.replicas.splits import Plan
 
 INTERVAL_S: Final = 10.0
 

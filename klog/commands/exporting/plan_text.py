@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from klog.commands.dump.cells import human_bytes
 from klog.commands.exporting.report_text import counted, loss_text
-from klog.export.splits import PartitionPlan, Plan
 from klog.formats.names import TopicPartition
+from klog.replicas.splits import PartitionPlan, Plan
 
 
 def plan_lines(plan: Plan) -> Iterator[str]:

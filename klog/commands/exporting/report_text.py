@@ -6,7 +6,7 @@ from typing import Final
 
 from klog.commands.dump.cells import human_bytes
 from klog.export.report import Report
-from klog.export.splits import Divergence, LostRange, Plan
+from klog.replicas.splits import Divergence, LostRange, Plan
 
 _SHOWN: Final = 20
 

@@ -97,7 +97,7 @@ def cancel_reassignment(
     from klog.admin import connect
     from klog.admin.reassign.cancelling import Cancelled, cancel, moving_replicas, running_partitions
     from klog.admin.reassign.states import status_of
-    from klog.client.reassignments import list_reassignments
+    from klog.admin.requests.reassignments import list_reassignments
     from klog.commands.reassigning import kafka_form
 
     targets = file.read(as_kafka=as_kafka)

@@ -12,7 +12,7 @@ from klog.commands.wire.groups import AsKafka
 from klog.commands.wire.output import WATCHING, OutputOptions, WatchOptions
 
 if TYPE_CHECKING:
-    from klog.client.reassignments import RunningReassignment
+    from klog.admin.requests.reassignments import RunningReassignment
 
 
 @app.command("list", cls=WATCHING)
@@ -34,7 +34,7 @@ def list_reassignments(
         klog reassign list --watch 5
     """
     from klog.admin import connect
-    from klog.client.reassignments import list_reassignments as running
+    from klog.admin.requests.reassignments import list_reassignments as running
 
     with connect.cluster(connection.settings()) as cluster:
         if as_kafka:

@@ -94,7 +94,7 @@ def plan_log_dirs(
     from klog.admin import connect
     from klog.admin.reassign.dirs import plan_dirs
     from klog.admin.reassign.reading import read_partitions
-    from klog.client.log_dirs import describe_log_dirs
+    from klog.admin.requests.log_dirs import describe_log_dirs
     from klog.commands.reassigning.plan_view import show_dir_plan
 
     wanted = None if broker is None else broker_list("--brokers", broker)

@@ -12,7 +12,7 @@ from typing import Final
 
 from klog.config.keys import text_of
 from klog.formats.errors import FormatError, UsageError
-from klog.formats.text import java_text
+from klog.kernel.text import java_text
 
 Deserialiser = Callable[[bytes], bytes]
 

@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from klog.client.producer import Record
 from klog.commands.dump.plan import BytesMode
-from klog.formats.batch_builder import Headers
 from klog.formats.errors import FormatError
+from klog.kernel.batch_builder import Headers
 
 _Json: TypeAlias = Any
 _INT64: Final = range(-(1 << 63), 1 << 63)

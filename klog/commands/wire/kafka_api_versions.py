@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from klog.client.cluster_description import ApiRange, BrokerNode
+from klog.admin.requests.cluster_description import ApiRange, BrokerNode
 
 _CLIENT: Final[Mapping[int, tuple[str, int]]] = MappingProxyType(
     {

@@ -15,9 +15,9 @@ from klog.commands.dump.output_buffer import OutputBuffer
 from klog.commands.wire.deserialisers import Deserialiser, deserialiser
 from klog.commands.wire.properties import is_true
 from klog.commands.wire.template import Row
-from klog.formats import kernel
 from klog.formats.constants import TIMESTAMP_TYPE_BIT
 from klog.formats.errors import FormatError, KlogError, UsageError
+from klog.kernel import kernel
 
 _PACKAGES: Final = ("org.apache.kafka.tools.consumer.", "kafka.tools.")
 _DEFAULT: Final = "DefaultMessageFormatter"

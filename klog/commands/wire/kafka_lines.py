@@ -15,8 +15,8 @@ from typing import Final
 from klog.client.producer import Record
 from klog.commands.wire.input_lines import Input, Parser
 from klog.commands.wire.properties import is_true
-from klog.formats.batch_builder import Headers
 from klog.formats.errors import FormatError, UsageError
+from klog.kernel.batch_builder import Headers
 
 _PACKAGES: Final = ("org.apache.kafka.tools.", "kafka.tools.")
 _READERS: Final = ("LineMessageReader", "ConsoleProducer$LineMessageReader")

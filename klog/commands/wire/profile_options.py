@@ -9,7 +9,7 @@ from typing import Final
 
 from klog.commands.option_groups import optional
 from klog.formats.errors import UsageError
-from klog.storage.files import storage_error
+from klog.storage.files.files import storage_error
 
 _SASL_PANEL: Final = "SASL"
 _TLS_PANEL: Final = "TLS"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from klog.formats import java_properties
 from klog.formats.errors import FormatError, UsageError
-from klog.storage.files import storage_error
+from klog.storage.files.files import storage_error
 
 
 def properties_file(path: Path | None) -> dict[str, str]:

@@ -26,8 +26,8 @@ Parts = Mapping[str, str | None]
 
 def describe(cluster: Cluster, parts: Parts) -> None:
     """Print the quotas, and the credentials of users. Raises ClientError, ChannelError."""
-    from klog.client.client_quotas import describe_quotas
-    from klog.client.scram_users import describe_users
+    from klog.admin.requests.client_quotas import describe_quotas
+    from klog.admin.requests.scram_users import describe_users
     from klog.commands.quotas import filters_of, print_as_kafka
     from klog.commands.users import print_credentials
 
@@ -42,8 +42,8 @@ def alter(cluster: Cluster, parts: Parts, pairs: Mapping[str, str], deleted: Seq
 
     Raises UsageError for both at once and for other configs, ClientError, ChannelError.
     """
-    from klog.client.client_quotas import QuotaEntity, alter_quotas
-    from klog.client.scram_users import Deletion, alter_users
+    from klog.admin.requests.client_quotas import QuotaEntity, alter_quotas
+    from klog.admin.requests.scram_users import Deletion, alter_users
     from klog.commands.quotas import completed, values_of
     from klog.commands.users import credential_of, mechanism_of
 

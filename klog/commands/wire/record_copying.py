@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from klog.client.cluster import Cluster
     from klog.commands.dump.output_buffer import OutputBuffer
     from klog.commands.wire.rendering import Rendering
-    from klog.storage.reader import OnProblem
+    from klog.storage.reading.reader import OnProblem
 
 
 class Copying:

@@ -14,9 +14,9 @@ from klog.admin.consuming import Run
 from klog.commands.dump.output_buffer import TEXT_MODES, OutputBuffer
 from klog.commands.dump.plan import BytesMode
 from klog.commands.wire.template import LineStyle, Row, Template
-from klog.formats import text
-from klog.formats.columns import BatchTable
 from klog.formats.names import TopicPartition
+from klog.kernel import text
+from klog.kernel.columns import BatchTable
 
 _PIECE_RECORDS: Final = 1 << 13
 

@@ -15,9 +15,9 @@ from typing import Final, NamedTuple
 
 from klog.admin.consuming import Run
 from klog.commands.dump.plan import BytesMode
-from klog.formats import kernel
 from klog.formats.errors import UsageError
-from klog.formats.text import java_text
+from klog.kernel import kernel
+from klog.kernel.text import java_text
 
 _ESCAPES: Final = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}
 _ESCAPE: Final = re.compile(r"\\(?:x(?P<hex>[0-9A-Fa-f]{2})|(?P<char>.))", re.DOTALL)

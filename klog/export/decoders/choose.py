@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable
 from klog.export.decoders.decoder import Decoder
 from klog.export.decoders.decoding import RAW, Decoding, Encoding, RequestedDecoding
 from klog.export.decoders.wire import RegisteredSchema, ids_in, read_schemas
-from klog.export.files import read_small
 from klog.formats.errors import UsageError
 from klog.formats.optional import require_pyarrow
+from klog.replicas.files import read_small
 
 Samples = Callable[[], Iterable[bytes]]
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from klog.export.decoders.decoder import DecodeError
-from klog.export.files import base_name, list_directory, read_small
 from klog.formats.errors import UsageError
+from klog.replicas.files import base_name, list_directory, read_small
 
 HEADER_BYTES: Final = 5
 _MAGIC: Final = 0

@@ -16,8 +16,8 @@ from klog.formats.names import TopicPartition
 from klog.protocol.errors import ChannelError, ConnectionLostError
 from klog.replication.fetching.fetcher import Fetcher
 from klog.replication.fetching.values import FetcherAnswer, FetcherRequest, FetchStart
-from klog.server.driver_thread import DriverThread, asking
 from klog.server.fetching.requests import send
+from klog.server.threads.driver_thread import DriverThread, asking
 
 logger = logging.getLogger(__name__)
 

@@ -14,12 +14,12 @@ from klog.protocol.errors import ConnectFailedError
 from klog.replication.fetching.fetcher import Fetcher
 from klog.replication.fetching.values import FetchSettings
 from klog.replication.replica_manager import ReplicaManager
-from klog.server.broker_channel import Tls, channel_to, no_tls
+from klog.server.configs.live_config import LiveConfig
+from klog.server.counters.topic_stats import BrokerTopicStats
 from klog.server.fetching.fetcher_thread import FetcherThread
 from klog.server.fetching.manager import FetcherManager
-from klog.server.live_config import LiveConfig
-from klog.server.replication_throttles import replication_quota
-from klog.server.topic_stats import BrokerTopicStats
+from klog.server.fetching.replication_throttles import replication_quota
+from klog.server.peers.broker_channel import Tls, channel_to, no_tls
 from klog.storage.cleaner.log_cleaner import LogCleaner
 from klog.storage.log.log_manager import LogManager
 from klog.storage.log.log_map import parent_of

@@ -17,11 +17,11 @@ from klog.protocol.error_codes import ErrorCode
 from klog.protocol.errors import ProtocolError, UnsupportedApiError
 from klog.protocol.file_slice import BodyPart
 from klog.protocol.messages import encode_response, response_class
+from klog.server.counters.request_times import ApiCounter, RequestCounters
 from klog.server.handlers.answers import answer_of
 from klog.server.handlers.request_gate import RequestGate, Throttling
 from klog.server.network.connection import Connection
 from klog.server.network.request import Request
-from klog.server.request_times import ApiCounter, RequestCounters
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from klog.formats.constants import INT64_MAX
 from klog.formats.names import TopicPartition
-from klog.server.broker_state import BrokerState
 from klog.server.metrics.controller import ControllerSnapshot, controller_metrics
 from klog.server.metrics.coordinators import GroupsSnapshot, group_metrics, transaction_metrics
 from klog.server.metrics.exposition import Metric, Sample, counter, gauge, render
@@ -24,9 +23,10 @@ from klog.server.metrics.replicas import replica_metrics
 from klog.server.metrics.requests import TimesByName, request_metrics, request_times
 from klog.server.metrics.session import SessionCounts
 from klog.server.metrics.traffic import traffic_metrics
+from klog.server.startup.broker_state import BrokerState
 
 if TYPE_CHECKING:
-    from klog.server.broker import Broker
+    from klog.server.startup.broker import Broker
 
 
 class _Snapshot(NamedTuple):

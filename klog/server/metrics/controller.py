@@ -11,10 +11,10 @@ from typing import Final, NamedTuple
 
 from klog.controller.observer import ControllerState
 from klog.controller.runner import Controller
-from klog.server.controller_times import ControllerTimes
+from klog.server.counters.request_times import Timing
 from klog.server.metrics.exposition import Metric, Sample, counter, gauge
 from klog.server.metrics.times import Times, summary
-from klog.server.request_times import Timing
+from klog.server.peers.controller_times import ControllerTimes
 
 _STATS: Final = "kafka_controller_controllerstats_"
 _CHANNELS: Final = "kafka_controller_controllerchannelmanager_"

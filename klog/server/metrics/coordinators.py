@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import astuple
 from typing import Final, NamedTuple
 
-from klog.coordinator.consumer.values import ConsumerGroupState
-from klog.coordinator.group.coordinator import GroupCoordinator
-from klog.coordinator.group.group import Group
-from klog.coordinator.group.offsets import GroupOffsets
-from klog.coordinator.group.values import GroupState, Key
-from klog.coordinator.ownership import LoadTimes
-from klog.coordinator.transaction.values import TransactionState
+from klog.coordinator.groups.classic.group import Group
+from klog.coordinator.groups.consumer.values import ConsumerGroupState
+from klog.coordinator.groups.coordinator import GroupCoordinator
+from klog.coordinator.groups.offsets.offsets import GroupOffsets
+from klog.coordinator.groups.values import GroupState, Key
+from klog.coordinator.runtime.ownership import LoadTimes
+from klog.coordinator.transactions.values import TransactionState
+from klog.server.coordinators.transaction_coordinator import BrokerTransactions
 from klog.server.metrics.exposition import Metric, Sample, counter, gauge
-from klog.server.transaction_coordinator import BrokerTransactions
 
 _MANAGER: Final = "kafka_coordinator_group_groupmetadatamanager_"
 _GROUPS: Final = "kafka_server_group_coordinator_metrics_"

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from klog.server.counters.request_times import ApiCounter, RequestCounters
 from klog.server.metrics.exposition import Metric, Sample
 from klog.server.metrics.times import Times, summary
-from klog.server.request_times import ApiCounter, RequestCounters
 
 _PREFIX: Final = "kafka_network_requestmetrics_"
 

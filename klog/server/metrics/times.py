@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from operator import sub
 from typing import Final, NamedTuple
 
+from klog.server.counters.request_times import BOUNDS_NS, Timing
 from klog.server.metrics.exposition import Labels, Sample
-from klog.server.request_times import BOUNDS_NS, Timing
 
 # The labels are those of the JMX exporter, which puts "0." before the digits of "50thPercentile".
 _QUANTILES: Final = (

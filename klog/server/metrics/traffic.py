@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from klog.server.counters.topic_stats import TopicStats
 from klog.server.metrics.exposition import Metric, Sample, counter
-from klog.server.topic_stats import TopicStats
 
 _PREFIX: Final = "kafka_server_brokertopicmetrics_"
 _BY_TOPIC: Final = (

@@ -13,7 +13,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from klog.formats.errors import StorageError
-from klog.formats.twins import compiled_or_twin
+from klog.kernel.twins import compiled_or_twin
 from klog.protocol.file_slice import BodyPart, FileSlice, HasFileno
 from klog.server.network.page_cache import IsCached, is_cached
 

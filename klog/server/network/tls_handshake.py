@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 from typing import Final
 
-from klog.server.certificates import subject_of
+from klog.server.network.certificates import subject_of
 from klog.server.network.poller import READABLE, WRITABLE
 from klog.server.network.principal import ANONYMOUS, KafkaPrincipal
 

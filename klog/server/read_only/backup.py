@@ -9,15 +9,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from klog.export.concurrency import map_concurrently
-from klog.export.discover import discover, nothing_found
-from klog.export.files import is_remote, join, parent, read_small
-from klog.export.replica_files import Found, Replica
-from klog.export.replicas import MergedLog, merge
-from klog.export.splits import LostRange
 from klog.formats import meta_properties
 from klog.formats.errors import KlogError
 from klog.formats.names import FileKind, TopicPartition
+from klog.replicas.concurrency import map_concurrently
+from klog.replicas.discover import discover, nothing_found
+from klog.replicas.files import is_remote, join, parent, read_small
+from klog.replicas.replica_files import Found, Replica
+from klog.replicas.replicas import MergedLog, merge
+from klog.replicas.splits import LostRange
 from klog.storage.log.directory_loading import METADATA_TOPIC
 
 _NO_BROKER_ID = -1

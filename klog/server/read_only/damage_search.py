@@ -17,12 +17,12 @@ from typing import Final, NamedTuple, cast
 
 from klog.formats.errors import KlogError
 from klog.formats.names import FileKind, TopicPartition, segment_file
+from klog.jobs.processes import Advanced, Done, run_tasks
 from klog.storage.cleaner.throttle import Throttle
-from klog.storage.index_rebuild import RebuildOptions, SegmentTask
-from klog.storage.problem import OFFLINE, Problem
-from klog.storage.processes import Advanced, Done, run_tasks
-from klog.storage.segment_scan import IndexSettings
-from klog.storage.verify_segment import KEEPS, verify_segment
+from klog.storage.repair.index_rebuild import RebuildOptions, SegmentTask
+from klog.storage.repair.problem import OFFLINE, Problem
+from klog.storage.repair.segment_scan import IndexSettings
+from klog.storage.repair.verify_segment import KEEPS, verify_segment
 
 logger = logging.getLogger(__name__)
 

@@ -18,10 +18,11 @@ from typing import Final
 from klog.formats.constants import INT32_MAX
 from klog.formats.names import encode_uuid
 from klog.server.adoption_run import run_adoption
+from klog.server.logs.unowned_logs import unowned_lines
 from klog.server.read_only.backup import Backup, find_backup
 from klog.server.read_only.damage_search import DamageSearch
 from klog.server.read_only.scratch import make_scratch
-from klog.server.unowned_logs import unowned_lines
+from klog.server.startup.config_reading import read_config
 
 logger = logging.getLogger(__name__)
 
@@ -48,8 +49,6 @@ def opened_backup(
     Says in the log what is missing, and what damage the ends of segments show. Raises KlogError if nothing
     can be served.
     """
-    from klog.server.run import read_config
-
     backup = find_backup(paths)
     known = _report(backup)
     with tempfile.TemporaryDirectory(prefix="klog-read-only-") as place:

@@ -15,21 +15,21 @@ from pathlib import Path
 from threading import Lock
 from typing import Final
 
-from klog.export.concurrency import map_concurrently
-from klog.export.files import is_remote, local_path, open_input, read_small
-from klog.export.replica_contents import Extent, map_segments
-from klog.export.replicas import MergedLog
-from klog.export.splitting import Piece, narrowed
 from klog.formats import checkpoints, partition_metadata
 from klog.formats.checkpoints import EpochCheckpoint
 from klog.formats.errors import StorageError
 from klog.formats.names import FileKind, TopicPartition, segment_file
 from klog.formats.partition_metadata import PartitionMetadata
+from klog.replicas.concurrency import map_concurrently
+from klog.replicas.files import is_remote, local_path, open_input, read_small
+from klog.replicas.replica_contents import Extent, map_segments
+from klog.replicas.replicas import MergedLog
+from klog.replicas.splitting import Piece, narrowed
 from klog.server.read_only.backup import Backup
 from klog.server.read_only.damage_search import ServedSegment
-from klog.storage.checkpoint_files import write_offsets
-from klog.storage.disk import Disk
-from klog.storage.files import storage_error
+from klog.storage.files.checkpoint_files import write_offsets
+from klog.storage.files.disk import Disk
+from klog.storage.files.files import storage_error
 from klog.storage.log.data_directory import DataDirectory
 
 _COPIED_BYTES: Final = 1 << 20

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final
 
 from klog.client.connection import ReconnectingConnection
-from klog.storage.worker import Worker
+from klog.jobs.worker import Worker
 
 logger = logging.getLogger(__name__)
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
 
-from klog.coordinator.partitioning import partition_of
+from klog.coordinator.runtime.partitioning import partition_of
+from klog.coordinator.transactions.coordinator import TRANSACTION_STATE
 from klog.drivers.marker_queues import UNKNOWN, LeaderOf
 from klog.formats.names import TopicPartition
 from klog.metadata.cache import MetadataCache
-
-TRANSACTION_STATE: Final = "__transaction_state"
 
 
 def leader_lookup(cache: MetadataCache) -> LeaderOf:

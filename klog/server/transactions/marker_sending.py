@@ -17,7 +17,7 @@ from functools import partial
 from typing import Final
 
 from klog.client.connection import ReconnectingConnection
-from klog.coordinator.transaction.values import MarkersToWrite
+from klog.coordinator.transactions.values import MarkersToWrite
 from klog.drivers.marker_queues import UNKNOWN, LeaderOf, MarkerErrors, OnWritten
 from klog.drivers.markers import (
     LeaderLookup,
@@ -31,8 +31,8 @@ from klog.formats.errors import KlogError
 from klog.protocol.apis import ApiKey
 from klog.protocol.primitives import Buffer
 from klog.protocol.transaction_messages import TxnMarker, read_written_markers, write_markers
-from klog.server.driver_thread import DriverRun, DriverThread, Reply, asking
-from klog.server.transactions.broker_messages import known_error
+from klog.server.peers.broker_messages import known_error
+from klog.server.threads.driver_thread import DriverRun, DriverThread, Reply, asking
 from klog.server.transactions.broker_threads import BrokerThreads, Connect
 
 logger = logging.getLogger(__name__)

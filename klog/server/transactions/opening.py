@@ -9,7 +9,7 @@ from klog.metadata.store import MetadataStore
 from klog.metadata.topics import read_topics
 from klog.protocol.channel import Channel
 from klog.protocol.errors import ConnectFailedError
-from klog.server.broker_channel import Tls, channel_to, no_tls
+from klog.server.peers.broker_channel import Tls, channel_to, no_tls
 from klog.server.transactions.broker_threads import Connect
 from klog.server.transactions.leaders import coordinator_lookup, leader_lookup
 from klog.server.transactions.marker_sending import MarkerSending, Write

@@ -23,9 +23,9 @@ from klog.protocol.apis import ApiKey
 from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.messages import build, request_class
-from klog.server.controller_channel import ToController
-from klog.server.registration import Registration
-from klog.server.transactions.broker_messages import known_error
+from klog.server.peers.broker_messages import known_error
+from klog.server.peers.controller_channel import ToController
+from klog.server.peers.registration import Registration
 
 _BY_CONTROLLER_FROM: Final = "3.0"
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from klog.coordinator.transaction.values import PartitionVerifier, Producer, VerifyErrors
+from klog.coordinator.transactions.values import PartitionVerifier, Producer, VerifyErrors
 from klog.formats.names import TopicPartition
 from klog.protocol.error_codes import ErrorCode
 from klog.replication.partition import Partition, PartitionError, Replicas

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from klog.coordinator.transaction.values import Producer, VerifyErrors
+from klog.coordinator.transactions.values import Producer, VerifyErrors
 from klog.formats.names import TopicPartition
 from klog.protocol.error_codes import ErrorCode
 

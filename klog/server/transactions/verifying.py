@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final
 
 from klog.client.connection import ReconnectingConnection
-from klog.coordinator.transaction.values import Producer, VerifyErrors
+from klog.coordinator.transactions.values import Producer, VerifyErrors
 from klog.drivers.marker_queues import UNKNOWN
 from klog.formats.errors import KlogError
 from klog.formats.names import TopicPartition
@@ -23,7 +23,7 @@ from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.errors import UnsupportedApiError
 from klog.protocol.messages import build, request_class, request_struct
-from klog.server.transactions.broker_messages import by_topic, known_error
+from klog.server.peers.broker_messages import by_topic, known_error
 from klog.server.transactions.broker_threads import BrokerThreads, Connect
 from klog.server.transactions.verification_queue import OnVerified, Question, VerificationQueue
 

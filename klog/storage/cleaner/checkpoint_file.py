@@ -9,7 +9,7 @@ import os
 from collections.abc import Collection, Mapping
 
 from klog.formats.names import FileKind, TopicPartition
-from klog.storage.checkpoint_files import read_offsets, write_offsets
+from klog.storage.files.checkpoint_files import read_offsets, write_offsets
 
 
 class CleanerCheckpointFile:

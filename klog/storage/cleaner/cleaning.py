@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from klog.formats.checksums import Bytes
-from klog.formats.columns import BatchTable, RecordTable
-from klog.formats.compaction import OffsetMap
 from klog.formats.constants import CODEC_MASK, CONTROL_BIT, TRANSACTIONAL_BIT
 from klog.formats.errors import CorruptRecordError
 from klog.formats.names import FileKind
+from klog.kernel.columns import BatchTable, RecordTable
+from klog.kernel.compaction import OffsetMap
 from klog.storage.cleaner.decoding import control_type, decode_one, decode_plain
 from klog.storage.cleaner.filtering import BatchFilter
 from klog.storage.cleaner.output import CleanedSegment
@@ -25,7 +25,7 @@ from klog.storage.cleaner.source import aborted_txns, position_of, verified_batc
 from klog.storage.cleaner.task import CleanedGroup, CleanResult, CleanStats, CleanTask
 from klog.storage.cleaner.transactions import CleanedTransactions
 from klog.storage.cleaner.view import SegmentView
-from klog.storage.producer_state import AbortedTxn
+from klog.storage.reading.producer_state import AbortedTxn
 
 OnBytes = Callable[[int], None]
 """Called with the number of bytes read or written, for progress and throttling. May raise to end the

@@ -10,18 +10,18 @@ import os
 from dataclasses import dataclass
 
 from klog.config.topic import TopicConfig
-from klog.formats.columns import BatchTable
 from klog.formats.constants import TIME_INDEX_ENTRY_BYTES
 from klog.formats.errors import StorageError
 from klog.formats.names import FileKind, TopicPartition
-from klog.storage.chunks import chunks
+from klog.kernel.columns import BatchTable
 from klog.storage.cleaner.source import position_of
 from klog.storage.cleaner.view import LastRecord, LastRecords, LogView, SegmentView
-from klog.storage.files import open_for_reading, read_whole
-from klog.storage.index_file import INDEX_ENTRIES
-from klog.storage.partition_files import PartitionFiles, list_partition
-from klog.storage.producer_snapshots import Snapshots
-from klog.storage.producer_state import DEFAULT_PRODUCER_EXPIRATION_MS, ProducerState
+from klog.storage.files.chunks import chunks
+from klog.storage.files.files import open_for_reading, read_whole
+from klog.storage.files.partition_files import PartitionFiles, list_partition
+from klog.storage.indexes.index_file import INDEX_ENTRIES
+from klog.storage.reading.producer_state import DEFAULT_PRODUCER_EXPIRATION_MS, ProducerState
+from klog.storage.repair.producer_snapshots import Snapshots
 
 _NS_PER_MS = 1_000_000
 _FIRST_BATCH_BYTES = 4096

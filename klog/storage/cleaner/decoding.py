@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from klog.formats import compression, kernel
+from klog.formats import compression
 from klog.formats.checksums import Bytes
-from klog.formats.columns import BatchTable, RecordTable
 from klog.formats.constants import CODEC_MASK, MAGIC_V2
 from klog.formats.errors import CorruptRecordError
-from klog.formats.markers import control_key, first_key
+from klog.kernel import kernel
+from klog.kernel.columns import BatchTable, RecordTable
+from klog.kernel.markers import control_key, first_key
 
 
 def decode_plain(data: memoryview, table: BatchTable, first: int, last: int, records: RecordTable) -> None:

@@ -11,10 +11,10 @@ from array import array
 from typing import Final
 
 from klog.formats.checksums import Bytes
-from klog.formats.columns import BatchTable, RecordTable
-from klog.formats.compaction import OffsetMap
 from klog.formats.constants import CODEC_MASK, CONTROL_BIT, DELETE_HORIZON_BIT, INT64_MAX, TRANSACTIONAL_BIT
-from klog.formats.selection import Selection
+from klog.kernel.columns import BatchTable, RecordTable
+from klog.kernel.compaction import OffsetMap
+from klog.kernel.selection import Selection
 from klog.storage.cleaner.decoding import control_type, decode_one, decode_plain
 from klog.storage.cleaner.rebuild import emptied, rebuild
 from klog.storage.cleaner.task import CleanStats, CleanTask

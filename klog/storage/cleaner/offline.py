@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from klog.config.topic import TopicConfig
 from klog.formats.errors import FormatError, StorageError
 from klog.formats.names import FileKind, TopicPartition, segment_file
-from klog.storage.checkpoint_files import read_leader_epochs, read_offsets, write_offsets
 from klog.storage.cleaner.checkpoint_file import CleanerCheckpointFile
 from klog.storage.cleaner.cleaning import OnBytes, clean
 from klog.storage.cleaner.closed_log import ClosedLog, open_closed_log
@@ -21,11 +20,12 @@ from klog.storage.cleaner.selection import DirtyLog, dirty_log
 from klog.storage.cleaner.swap import DirectoryChanges, mark_deleted, remove, swap_in
 from klog.storage.cleaner.task import CleanerSettings, CleanResult, CleanTask
 from klog.storage.cleaner.view import SegmentView
-from klog.storage.files import storage_error
-from klog.storage.kafka_files import partition_of
-from klog.storage.leader_epochs import LeaderEpochs
+from klog.storage.files.checkpoint_files import read_leader_epochs, read_offsets, write_offsets
+from klog.storage.files.files import storage_error
+from klog.storage.files.kafka_files import partition_of
 from klog.storage.log.epoch_file import EpochFile
 from klog.storage.log.retention import Extent, deletable
+from klog.storage.repair.leader_epochs import LeaderEpochs
 
 
 @dataclass(frozen=True, slots=True)

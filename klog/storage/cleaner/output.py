@@ -8,14 +8,14 @@ from array import array
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from klog.formats import kernel
 from klog.formats.checksums import Bytes
-from klog.formats.columns import BatchTable, IndexState
 from klog.formats.names import FileKind
+from klog.kernel import kernel
+from klog.kernel.columns import BatchTable, IndexState
 from klog.storage.cleaner.task import CLEANED, SegmentOverflowError
-from klog.storage.files import storage_error
-from klog.storage.producer_state import AbortedTxn, pack_aborted
-from klog.storage.segment_scan import pack_offset_index, pack_time_index
+from klog.storage.files.files import storage_error
+from klog.storage.reading.producer_state import AbortedTxn, pack_aborted
+from klog.storage.repair.segment_scan import pack_offset_index, pack_time_index
 
 KINDS: Final = (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX)
 _NS_PER_MS: Final = 1_000_000

@@ -12,10 +12,7 @@ from array import array
 from typing import Final
 
 from klog.formats import compression
-from klog.formats.batch_builder import BatchFields, assemble, empty_batch
 from klog.formats.checksums import Bytes, crc32
-from klog.formats.columns import BatchTable, RecordTable
-from klog.formats.compaction import rewrite
 from klog.formats.constants import (
     CODEC_MASK,
     CONTROL_BIT,
@@ -27,6 +24,9 @@ from klog.formats.constants import (
 )
 from klog.formats.errors import CorruptRecordError
 from klog.formats.packed import INT32, INT64
+from klog.kernel.batch_builder import BatchFields, assemble, empty_batch
+from klog.kernel.columns import BatchTable, RecordTable
+from klog.kernel.compaction import rewrite
 
 _CRC_AND_AFTER: Final = 4
 

@@ -10,14 +10,14 @@ import os
 from collections.abc import Iterator
 from typing import Final
 
-from klog.formats import kernel
-from klog.formats.columns import STOP_BAD_SIZE, BatchTable
 from klog.formats.errors import CorruptRecordError
 from klog.formats.names import FileKind
-from klog.storage.chunks import chunks
-from klog.storage.files import open_for_reading, read_whole
-from klog.storage.index_file import index_entries
-from klog.storage.producer_state import AbortedTxn, unpack_aborted
+from klog.kernel import kernel
+from klog.kernel.columns import STOP_BAD_SIZE, BatchTable
+from klog.storage.files.chunks import chunks
+from klog.storage.files.files import open_for_reading, read_whole
+from klog.storage.indexes.index_file import index_entries
+from klog.storage.reading.producer_state import AbortedTxn, unpack_aborted
 
 _NEWEST_MAGIC: Final = 2
 _CURE: Final = "`klog verify` shows the damage; the log is left as it is"

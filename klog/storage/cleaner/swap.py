@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from klog.formats.names import FileKind, segment_file
 from klog.storage.cleaner.output import KINDS
 from klog.storage.cleaner.task import CLEANED, DELETED, SWAP, CleanedGroup
-from klog.storage.files import storage_error
+from klog.storage.files.files import storage_error
 
 
 class DirectoryChanges:

@@ -11,7 +11,7 @@ import heapq
 from collections.abc import Iterable
 from typing import Final
 
-from klog.storage.producer_state import AbortedTxn
+from klog.storage.reading.producer_state import AbortedTxn
 
 ABORT: Final = 0
 COMMIT: Final = 1

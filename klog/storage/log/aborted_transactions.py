@@ -12,7 +12,7 @@ from bisect import bisect_left
 from typing import Final, NamedTuple
 
 from klog.formats.packed import TXN_INDEX_ENTRY
-from klog.storage.producer_state import AbortedTxn, unpack_aborted
+from klog.storage.reading.producer_state import AbortedTxn, unpack_aborted
 
 _ENTRIES_AT_ONCE: Final = 128
 _ENTRY_BYTES: Final = TXN_INDEX_ENTRY.size

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Final
 
 from klog.formats.constants import ENTRY_PREFIX_BYTES, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
-from klog.formats.markers import Marker
 from klog.formats.packed import BATCH_HEADER_TO_LEADER_EPOCH
+from klog.kernel.markers import Marker
 
 _ALL_IN_SYNC: Final = -1
 

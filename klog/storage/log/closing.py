@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from klog.storage.file_system_sync import (
+from klog.storage.files.file_system_sync import (
     MANY,
     can_sync_file_system,
     is_on_same_file_system,

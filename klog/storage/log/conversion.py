@@ -11,9 +11,7 @@ from collections.abc import Collection, Iterable
 from typing import Final, NamedTuple
 
 from klog.config.topic import TopicConfig
-from klog.formats import compression, kernel
-from klog.formats.batch_builder import BatchFields, RecordData, assemble, build_batch
-from klog.formats.columns import BatchTable, RecordTable
+from klog.formats import compression
 from klog.formats.constants import (
     BATCH_HEADER_BYTES,
     CODEC_MASK,
@@ -27,6 +25,9 @@ from klog.formats.constants import (
     TRANSACTIONAL_BIT,
 )
 from klog.formats.errors import FormatError
+from klog.kernel import kernel
+from klog.kernel.batch_builder import BatchFields, RecordData, assemble, build_batch
+from klog.kernel.columns import BatchTable, RecordTable
 from klog.storage.log.append_values import (
     AppendError,
     BatchInfo,

@@ -16,9 +16,9 @@ from klog.formats.clean_shutdown import CleanShutdown
 from klog.formats.errors import FormatError, StorageError
 from klog.formats.meta_properties import MetaProperties
 from klog.formats.names import FileKind, TopicPartition
-from klog.storage.checkpoint_files import read_offsets, write_offsets
-from klog.storage.directory_lock import remove_unfinished
-from klog.storage.files import read_whole, storage_error, write_atomically
+from klog.storage.files.checkpoint_files import read_offsets, write_offsets
+from klog.storage.files.directory_lock import remove_unfinished
+from klog.storage.files.files import read_whole, storage_error, write_atomically
 from klog.storage.log.open_file import sync_file
 
 _NO_BROKER_EPOCH = -1

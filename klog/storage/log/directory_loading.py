@@ -25,16 +25,16 @@ from klog.formats.names import (
     parse_directory,
 )
 from klog.formats.partition_metadata import PartitionMetadata
-from klog.storage.file_system_sync import (
+from klog.storage.files.file_system_sync import (
     MANY,
     can_sync_file_system,
     is_on_same_file_system,
     sync_file_system,
 )
-from klog.storage.files import list_directory, read_whole, write_atomically
+from klog.storage.files.files import list_directory, read_whole, write_atomically
+from klog.storage.files.quarantine import default_root, prune
 from klog.storage.log.data_directory import DataDirectory
 from klog.storage.log.loading import Loaded, LoadSettings, load_log
-from klog.storage.quarantine import default_root, prune
 
 REMOTE_INDEX_CACHE: Final = "remote-log-index-cache"
 METADATA_TOPIC: Final = "__cluster_metadata"

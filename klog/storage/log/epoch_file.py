@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from klog.formats.checkpoints import EpochCheckpoint, EpochEntry, build_epochs
 from klog.formats.epochs import UNDEFINED_EPOCH, UNDEFINED_OFFSET, EpochEnd
 from klog.formats.names import FileKind
-from klog.storage.files import write_atomically
-from klog.storage.leader_epochs import LeaderEpochs
+from klog.storage.files.files import write_atomically
+from klog.storage.repair.leader_epochs import LeaderEpochs
 
 
 class EpochFile:

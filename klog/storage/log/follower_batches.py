@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from klog.formats import kernel
-from klog.formats.columns import OFFSET_UNKNOWN, BatchTable, FollowedBatches
 from klog.formats.constants import INT32_MAX, MAGIC_V2
+from klog.kernel import kernel
+from klog.kernel.columns import OFFSET_UNKNOWN, BatchTable, FollowedBatches
 from klog.storage.log.append_values import AppendError, BatchInfo, UnexpectedOffsetError, Validated
 from klog.storage.log.validation import require_possible_tail
 

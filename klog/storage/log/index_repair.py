@@ -16,14 +16,14 @@ from klog.formats.constants import ENTRY_PREFIX_BYTES, INT64_MAX, MAGIC_V2, MIN_
 from klog.formats.errors import CorruptRecordError
 from klog.formats.names import FileKind
 from klog.formats.packed import BATCH_HEADER_TO_LAST_OFFSET_DELTA, TXN_INDEX_ENTRY
-from klog.storage.files import read_whole, write_atomically
+from klog.storage.files.files import read_whole, write_atomically
 from klog.storage.log.cold_reads import ColdReadError, read_at
-from klog.storage.segment_scan import IndexSettings, scan_segment
+from klog.storage.repair.segment_scan import IndexSettings, scan_segment
 
 if TYPE_CHECKING:
+    from klog.storage.files.partition_files import PartitionFiles
     from klog.storage.log.index_files import TimestampOffset
     from klog.storage.log.segment import LogSegment
-    from klog.storage.partition_files import PartitionFiles
 
 logger = logging.getLogger(__name__)
 

@@ -1,8 +1,8 @@
 """Opens a partition directory for a broker: trusted after a clean stop, recovered after any other.
 
 Rules: Kafka's `LogLoader` and `UnifiedLog.rebuildProducerState`. Recovery is that of the offline command
-`klog recover` (`klog.storage.recovery`), which keeps what it removes. After a clean stop, a log without
-leftovers is opened without scanning it.
+`klog recover` (`klog.storage.repair.recovery`), which keeps what it removes. After a clean stop, a log
+without leftovers is opened without scanning it.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from klog.config.topic import TopicConfig
 from klog.formats.constants import INT64_MAX
 from klog.formats.errors import CorruptRecordError, StorageError
 from klog.formats.names import FileKind, FileState
-from klog.storage.checkpoint_files import epochs_problem, read_leader_epochs
-from klog.storage.leader_epochs import LeaderEpochs
+from klog.storage.files.checkpoint_files import epochs_problem, read_leader_epochs
+from klog.storage.files.partition_files import PartitionFiles, list_partition
 from klog.storage.log.epoch_file import EpochFile
 from klog.storage.log.index_repair import require_fitting, txn_index_damage
 from klog.storage.log.log_values import LogState
 from klog.storage.log.producers import Producers
 from klog.storage.log.segment import LogSegment
 from klog.storage.log.snapshot_files import SnapshotFiles
-from klog.storage.partition_files import PartitionFiles, list_partition
-from klog.storage.producer_state import DEFAULT_PRODUCER_EXPIRATION_MS
+from klog.storage.reading.producer_state import DEFAULT_PRODUCER_EXPIRATION_MS
+from klog.storage.repair.leader_epochs import LeaderEpochs
 
 if TYPE_CHECKING:
-    from klog.storage.recovery_plan import Finding
+    from klog.storage.repair.recovery_plan import Finding
 
 _ALL: Final = INT64_MAX
 
@@ -150,11 +150,11 @@ def _recovered(
 ) -> Loaded:
     """`recovery_point` as in `RecoverySettings`."""
     # Imported here, because most brokers that start were stopped cleanly.
-    from klog.storage.disk import Disk
-    from klog.storage.recovery import plan_recovery
-    from klog.storage.recovery_plan import RecoverySettings
-    from klog.storage.recovery_run import run_recovery
-    from klog.storage.segment_scan import IndexSettings
+    from klog.storage.files.disk import Disk
+    from klog.storage.repair.recovery import plan_recovery
+    from klog.storage.repair.recovery_plan import RecoverySettings
+    from klog.storage.repair.recovery_run import run_recovery
+    from klog.storage.repair.segment_scan import IndexSettings
 
     recovery = RecoverySettings(
         settings.now_ms,

@@ -10,13 +10,13 @@ from typing import Final
 
 from klog.config.topic import TopicConfig
 from klog.formats.names import DirectoryState, TopicPartition, marked_directory
+from klog.storage.files.quarantine import default_root
 from klog.storage.log.directory_loading import write_topic_id
 from klog.storage.log.loading import LoadSettings, create_log
 from klog.storage.log.log_map import parent_of
 from klog.storage.log.log_values import Background, LogState
 from klog.storage.log.manager_values import ManagerSettings
 from klog.storage.log.partition_log import PartitionLog
-from klog.storage.quarantine import default_root
 
 _UNIQUE_ID_BYTES: Final = 16
 

@@ -12,8 +12,8 @@ from contextlib import suppress
 from typing import Final
 
 from klog.formats.names import FileKind
-from klog.storage.file_system_sync import can_sync_file_system, sync_file_system
-from klog.storage.files import sync_directory
+from klog.storage.files.file_system_sync import can_sync_file_system, sync_file_system
+from klog.storage.files.files import sync_directory
 
 # `sync_file_system` also waits for what others have written, which is worth it from here on only.
 MANY_NEW: Final = 64

@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterable
 from klog.config.topic import TopicConfig
 from klog.formats.constants import INT64_MAX
 from klog.formats.errors import KlogError, StorageError
-from klog.formats.markers import marker_of_batch
 from klog.formats.names import FileKind, TopicPartition
+from klog.kernel.markers import marker_of_batch
 from klog.storage.log.append_values import AppendError, BatchRun, Origin, Validated
 from klog.storage.log.disk_guard import on_disk, require_open
 from klog.storage.log.follower_batches import FollowedRun, followed_run, follower_batches

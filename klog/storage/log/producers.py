@@ -2,7 +2,8 @@
 
 Rules: KIP-98 and Kafka's `ProducerStateManager`, `ProducerStateEntry`, `ProducerAppendInfo`. The last five
 batches of a producer are remembered, so that a retried batch is recognised; a snapshot keeps only the last
-one. `klog.storage.producer_state` replays a log in recovery without checks, and provides the first state.
+one. `klog.storage.reading.producer_state` replays a log in recovery without checks, and provides the first
+state.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from klog.formats.constants import NO_SEQUENCE
-from klog.formats.markers import Marker, marker_of_batch
 from klog.formats.wrapping import sequence_after
+from klog.kernel.markers import Marker, marker_of_batch
 from klog.protocol.produce_run import ProduceRun
 from klog.storage.log.append_values import AppendError, BatchInfo, BatchRun, Origin, run_batch
 from klog.storage.log.built_batch import BuiltBatch
 from klog.storage.log.verification import UNCHECKED, Verification
-from klog.storage.producer_history import BATCHES_REMEMBERED, History, SentBatch
-from klog.storage.producer_state import AbortedTxn, ProducerEntry
+from klog.storage.reading.producer_history import BATCHES_REMEMBERED, History, SentBatch
+from klog.storage.reading.producer_state import AbortedTxn, ProducerEntry
 
 _NONE: Final = -1
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from klog.formats.errors import KlogError
 from klog.storage.log.open_file import OpenFile
 from klog.storage.log.segments import Segments
-from klog.storage.producer_state import AbortedTxn
+from klog.storage.reading.producer_state import AbortedTxn
 
 
 class OffsetOutOfRangeError(KlogError):

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from klog.storage.worker import Worker
+from klog.jobs.worker import Worker
 
 _log = logging.getLogger(__name__)
 

@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from klog.config.topic import TopicConfig
-from klog.formats import kernel
-from klog.formats.columns import BatchTable, IndexState
 from klog.formats.constants import (
     INT32_MAX,
     INT64_MAX,
@@ -23,6 +21,8 @@ from klog.formats.constants import (
 from klog.formats.errors import CorruptRecordError
 from klog.formats.names import FileKind, segment_file
 from klog.formats.packed import TXN_INDEX_ENTRY
+from klog.kernel import kernel
+from klog.kernel.columns import BatchTable, IndexState
 from klog.storage.log.aborted_transactions import NO_ABORTED, AbortedFound, aborted_between
 from klog.storage.log.append_values import BatchInfo, BatchRun, run_batches
 from klog.storage.log.batch_place import HEADER_BYTES, SMALLEST_HEADER_BYTES, BatchPlace, place_of
@@ -30,7 +30,7 @@ from klog.storage.log.cold_reads import read_at
 from klog.storage.log.index_files import OffsetIndexFile, TimeIndexFile, TimestampOffset
 from klog.storage.log.index_repair import checked_largest, checked_start
 from klog.storage.log.open_file import OpenFile, sync_file
-from klog.storage.producer_state import AbortedTxn, pack_aborted, unpack_aborted
+from klog.storage.reading.producer_state import AbortedTxn, pack_aborted, unpack_aborted
 
 INDEX_KINDS: Final = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX)
 _SEEK_BYTES: Final = 4096

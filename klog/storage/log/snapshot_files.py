@@ -1,8 +1,8 @@
 """The producer snapshots of a log that a broker serves: written, removed, and read back after a truncation.
 
 Rules: Kafka's `ProducerStateManager` (`takeSnapshot`, `truncateAndReload`, `removeStraySnapshots`) and
-`UnifiedLog.rebuildProducerState`. `klog.storage.producer_snapshots` decides which snapshot to start from and
-what to replay; recovery uses it, too.
+`UnifiedLog.rebuildProducerState`. `klog.storage.repair.producer_snapshots` decides which snapshot to start
+from and what to replay; recovery uses it, too.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import os
 from collections.abc import Collection, Mapping
 
 from klog.formats.names import FileKind, FileState, segment_file
+from klog.storage.files.partition_files import list_partition
 from klog.storage.log.open_file import sync_file
 from klog.storage.log.producers import Producers
-from klog.storage.partition_files import list_partition
-from klog.storage.producer_history import History
-from klog.storage.producer_snapshots import Snapshots
-from klog.storage.producer_state import pack_snapshot
+from klog.storage.reading.producer_history import History
+from klog.storage.reading.producer_state import pack_snapshot
+from klog.storage.repair.producer_snapshots import Snapshots
 
 logger = logging.getLogger(__name__)
 

@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from operator import attrgetter
 from typing import NamedTuple
 
-from klog.formats import compression, kernel
-from klog.formats.columns import BatchTable, RecordTable
+from klog.formats import compression
 from klog.formats.constants import CODEC_MASK
 from klog.formats.errors import CorruptRecordError
+from klog.kernel import kernel
+from klog.kernel.columns import BatchTable, RecordTable
 from klog.storage.log.batch_place import BatchPlace
 from klog.storage.log.index_repair import checked_time
 from klog.storage.log.partition_log import PartitionLog

@@ -8,9 +8,8 @@ which it arrived, without tables. `conversion` handles older magic and other cod
 from __future__ import annotations
 
 from klog.config.topic import TopicConfig
-from klog.formats import compression, kernel
+from klog.formats import compression
 from klog.formats.checksums import crc32c
-from klog.formats.columns import BatchTable
 from klog.formats.constants import (
     BATCH_ATTRIBUTES_POSITION,
     BATCH_CRC_FROM,
@@ -28,6 +27,8 @@ from klog.formats.constants import (
 )
 from klog.formats.errors import FormatError
 from klog.formats.packed import BATCH_HEADER, BATCH_HEADER_TO_LEADER_EPOCH, INT16, INT64, UINT32
+from klog.kernel import kernel
+from klog.kernel.columns import BatchTable
 from klog.storage.log.append_values import AppendError, BatchInfo, Origin, Validated, decompression_refused
 from klog.storage.log.conversion import (
     Placing,

@@ -9,8 +9,8 @@ from klog.admin.reassign.movement import movement_of
 from klog.admin.reassign.moves import Move, batches_of, moves_of
 from klog.admin.reassign.progress import Copy, CopyKey, copies_of
 from klog.admin.reassign.values import PartitionAssignment
-from klog.client.log_dirs import LogDir, Replica, ReplicaInLogDir
-from klog.client.reassignments import RunningReassignment
+from klog.admin.requests.log_dirs import LogDir, Replica, ReplicaInLogDir
+from klog.admin.requests.reassignments import RunningReassignment
 from klog.formats.names import TopicPartition
 from klog.protocol.error_codes import ErrorCode
 

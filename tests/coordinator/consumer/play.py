@@ -7,20 +7,26 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from klog.coordinator.consumer.group import ConsumerGroup
-from klog.coordinator.consumer.records import ConsumerRecord, read_key, read_value, write_key, write_value
-from klog.coordinator.consumer.state import GroupRecords
-from klog.coordinator.consumer.topics import Topics
-from klog.coordinator.consumer.values import (
+from klog.coordinator.groups.consumer.group import ConsumerGroup
+from klog.coordinator.groups.consumer.records import (
+    ConsumerRecord,
+    read_key,
+    read_value,
+    write_key,
+    write_value,
+)
+from klog.coordinator.groups.consumer.state import GroupRecords
+from klog.coordinator.groups.consumer.topics import Topics
+from klog.coordinator.groups.consumer.values import (
     NO_PARTITIONS,
     ConsumerGroupSettings,
     HeartbeatRequest,
     HeartbeatResult,
     Partitions,
 )
-from klog.coordinator.consumer.writes import WriteRecords
-from klog.coordinator.group.effects import Reply, Schedule, TimerKey
-from klog.coordinator.group.values import (
+from klog.coordinator.groups.consumer.writes import WriteRecords
+from klog.coordinator.groups.effects import Reply, Schedule, TimerKey
+from klog.coordinator.groups.values import (
     Identity,
     JoinRequest,
     JoinResult,

@@ -7,7 +7,7 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from klog.coordinator.consumer.values import STATIC_LEAVE_EPOCH, ConsumerGroupState
+from klog.coordinator.groups.consumer.values import STATIC_LEAVE_EPOCH, ConsumerGroupState
 from klog.protocol.error_codes import ErrorCode
 from tests.coordinator.consumer.play import Client, Play, cluster
 

@@ -8,8 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klog.coordinator.consumer.assignors import ASSIGNORS, AssignedMember, assign_range, select_assignor
-from klog.coordinator.consumer.values import NO_PARTITIONS, Partitions
+from klog.coordinator.groups.consumer.assignors import (
+    ASSIGNORS,
+    AssignedMember,
+    assign_range,
+    select_assignor,
+)
+from klog.coordinator.groups.consumer.values import NO_PARTITIONS, Partitions
 
 COUNTS = st.dictionaries(st.sampled_from("abcde"), st.integers(1, 12), min_size=1)
 NAMES = st.sets(st.sampled_from([f"m{number}" for number in range(8)]), min_size=1).map(sorted)

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from klog.client.consumer_protocol import decode_assignment, encode_assignment
-from klog.coordinator.consumer.conversion import downgrade, may_downgrade, upgrade
-from klog.coordinator.consumer.records import RecordKind
-from klog.coordinator.consumer.state import GroupRecords
-from klog.coordinator.consumer.values import ClassicMember, ConsumerGroupState
-from klog.coordinator.group.rebalance import GroupLimits
-from klog.coordinator.group.values import GroupState, Identity, LeavingMember
+from klog.coordinator.groups.classic.rebalance import GroupLimits
+from klog.coordinator.groups.consumer.conversion import downgrade, may_downgrade, upgrade
+from klog.coordinator.groups.consumer.records import RecordKind
+from klog.coordinator.groups.consumer.state import GroupRecords
+from klog.coordinator.groups.consumer.values import ClassicMember, ConsumerGroupState
+from klog.coordinator.groups.values import GroupState, Identity, LeavingMember
 from klog.formats.names import TopicPartition
 from klog.protocol.error_codes import ErrorCode
 from tests.coordinator.consumer.play import REBALANCE_MS, SETTINGS, Client, Play, of, subscription

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from klog.coordinator.consumer.records import RecordKind
-from klog.coordinator.consumer.values import (
+from klog.coordinator.groups.consumer.records import RecordKind
+from klog.coordinator.groups.consumer.values import (
     STATIC_LEAVE_EPOCH,
     ConsumerGroupSettings,
     ConsumerGroupState,
     HeartbeatRequest,
     MemberState,
 )
-from klog.coordinator.group.values import Identity
+from klog.coordinator.groups.values import Identity
 from klog.protocol.error_codes import ErrorCode
 from tests.coordinator.consumer.play import REBALANCE_MS, Client, Play, cluster, of, settle
 

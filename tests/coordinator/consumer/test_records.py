@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from klog.coordinator.consumer.records import (
+from klog.coordinator.groups.consumer.records import (
     ConsumerRecord,
     GroupEpoch,
     RecordKind,
@@ -18,8 +18,8 @@ from klog.coordinator.consumer.records import (
     write_key,
     write_value,
 )
-from klog.coordinator.consumer.state import GroupRecords
-from klog.coordinator.consumer.values import (
+from klog.coordinator.groups.consumer.state import GroupRecords
+from klog.coordinator.groups.consumer.values import (
     ClassicMember,
     CurrentAssignment,
     MemberState,

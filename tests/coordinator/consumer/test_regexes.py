@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from klog.coordinator.consumer.regexes import check_regex, matching_topics
-from klog.coordinator.consumer.values import RefusedError
+from klog.coordinator.groups.consumer.regexes import check_regex, matching_topics
+from klog.coordinator.groups.consumer.values import RefusedError
 from klog.protocol.error_codes import ErrorCode
 
 TOPICS = ("orders", "orders-eu", "my-orders", "__consumer_offsets", "Ä")

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from klog.coordinator.group.effects import Reply, Schedule, TimerKey, WriteGroup
-from klog.coordinator.group.group import Group
-from klog.coordinator.group.rebalance import GroupLimits
-from klog.coordinator.group.records import GroupMetadata
-from klog.coordinator.group.values import (
+from klog.coordinator.groups.classic.group import Group
+from klog.coordinator.groups.classic.rebalance import GroupLimits
+from klog.coordinator.groups.effects import Reply, Schedule, TimerKey, WriteGroup
+from klog.coordinator.groups.records import GroupMetadata
+from klog.coordinator.groups.values import (
     Identity,
     JoinRequest,
     JoinResult,

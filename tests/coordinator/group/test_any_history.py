@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from klog.coordinator.group.values import GroupState, JoinResult, LeavingMember
+from klog.coordinator.groups.values import GroupState, JoinResult, LeavingMember
 from klog.protocol.error_codes import ErrorCode
 from tests.coordinator.group.play import REBALANCE_MS, SESSION_MS, Answer, Play
 

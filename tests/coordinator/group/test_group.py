@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from klog.coordinator.group.group import Group, load_group
-from klog.coordinator.group.rebalance import GroupLimits
-from klog.coordinator.group.records import GroupMetadata, MemberMetadata
-from klog.coordinator.group.values import GroupState, Identity, JoinResult, LeavingMember, Now
+from klog.coordinator.groups.classic.group import Group, load_group
+from klog.coordinator.groups.classic.rebalance import GroupLimits
+from klog.coordinator.groups.records import GroupMetadata, MemberMetadata
+from klog.coordinator.groups.values import GroupState, Identity, JoinResult, LeavingMember, Now
 from klog.protocol.error_codes import ErrorCode
 from tests.coordinator.group.play import RANGE, REBALANCE_MS, SESSION_MS, Play
 

@@ -7,12 +7,12 @@ import struct
 
 import pytest
 
-from klog.coordinator.group.loading import GroupReader
-from klog.coordinator.group.records import GroupMetadata, group_key, group_value, offset_key, offset_value
-from klog.coordinator.group.values import CommittedOffset, FetchedOffset
-from klog.formats import kernel
-from klog.formats.batch_builder import BatchFields, RecordData, build_batch
-from klog.formats.columns import BatchTable
+from klog.coordinator.groups.loading import GroupReader
+from klog.coordinator.groups.records import GroupMetadata, group_key, group_value, offset_key, offset_value
+from klog.coordinator.groups.values import CommittedOffset, FetchedOffset
+from klog.kernel import kernel
+from klog.kernel.batch_builder import BatchFields, RecordData, build_batch
+from klog.kernel.columns import BatchTable
 
 GROUP = "g"
 KEY = ("t", 0)

@@ -14,13 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klog.coordinator.group.loading import GroupReader, load_groups
-from klog.coordinator.group.records import GroupMetadata, group_key, group_value, offset_key, offset_value
-from klog.coordinator.group.values import CommittedOffset
-from klog.formats import kernel
-from klog.formats.batch_builder import BatchFields, RecordData, build_batch
-from klog.formats.columns import BatchTable, RecordTable
+from klog.coordinator.groups.loading import GroupReader, load_groups
+from klog.coordinator.groups.records import GroupMetadata, group_key, group_value, offset_key, offset_value
+from klog.coordinator.groups.values import CommittedOffset
 from klog.formats.compression import GZIP
+from klog.kernel import kernel
+from klog.kernel.batch_builder import BatchFields, RecordData, build_batch
+from klog.kernel.columns import BatchTable, RecordTable
 from klog.storage.cleaner.decoding import decode_plain
 
 ATTRIBUTES = (
@@ -95,7 +95,7 @@ def plain(several: list[Record]) -> tuple[memoryview, RecordTable]:
 
 @pytest.fixture(params=["_offset_loading", "_pyoffset_loading"])
 def module(request: pytest.FixtureRequest) -> ModuleType:
-    return import_module(f"klog.coordinator.group.{request.param}")
+    return import_module(f"klog.coordinator.groups.offsets.{request.param}")
 
 
 def loaded_by(module: ModuleType, several: list[Record]) -> tuple[list[int], dict]:
@@ -151,7 +151,7 @@ def test_groups_share_the_names_of_partitions(module: ModuleType) -> None:
 @given(st.lists(records(), min_size=1, max_size=8))
 def test_both_implementations_agree(several: list[Record]) -> None:
     compiled, twin = (
-        loaded_by(import_module(f"klog.coordinator.group.{name}"), several)
+        loaded_by(import_module(f"klog.coordinator.groups.offsets.{name}"), several)
         for name in ("_offset_loading", "_pyoffset_loading")
     )
     assert compiled == twin

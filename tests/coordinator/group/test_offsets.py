@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from klog.coordinator.group.offsets import GroupOffsets, GroupView
-from klog.coordinator.group.values import CommittedOffset, FetchedOffset, GroupState
+from klog.coordinator.groups.offsets.offsets import GroupOffsets, GroupView
+from klog.coordinator.groups.values import CommittedOffset, FetchedOffset, GroupState
 from klog.protocol.error_codes import ErrorCode
 
 A, B = ("t", 0), ("u", 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from klog.coordinator.group.record_versions import NEWEST, RecordVersions, record_versions
+from klog.coordinator.groups.record_versions import NEWEST, RecordVersions, record_versions
 
 
 @pytest.mark.parametrize(

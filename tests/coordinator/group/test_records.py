@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klog.coordinator.group import records
-from klog.coordinator.group.records import GroupMetadata, MemberMetadata, RecordKey
-from klog.coordinator.group.values import NO_LEADER_EPOCH, NO_TIMESTAMP, CommittedOffset
+from klog.coordinator.groups import records
+from klog.coordinator.groups.records import GroupMetadata, MemberMetadata, RecordKey
+from klog.coordinator.groups.values import NO_LEADER_EPOCH, NO_TIMESTAMP, CommittedOffset
 from klog.formats import binary, consumer_offsets
 from klog.formats.consumer_offsets import GroupMetadataValue, Key, OffsetCommitValue
 from klog.formats.errors import FormatError

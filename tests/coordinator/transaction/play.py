@@ -8,14 +8,14 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from klog.coordinator.transaction.coordinator import TransactionCoordinator, TransactionSettings
-from klog.coordinator.transaction.end_waits import EndWaits
-from klog.coordinator.transaction.loading import TransactionReader
-from klog.coordinator.transaction.records import TransactionRecord
-from klog.coordinator.transaction.requests import TransactionRequests
-from klog.coordinator.transaction.transaction import Transaction
-from klog.coordinator.transaction.transaction_partition import TransactionPartition, TransactionServices
-from klog.coordinator.transaction.values import (
+from klog.coordinator.transactions.coordinator import TransactionCoordinator, TransactionSettings
+from klog.coordinator.transactions.end_waits import EndWaits
+from klog.coordinator.transactions.loading import TransactionReader
+from klog.coordinator.transactions.records import TransactionRecord
+from klog.coordinator.transactions.requests import TransactionRequests
+from klog.coordinator.transactions.transaction import Transaction
+from klog.coordinator.transactions.transaction_partition import TransactionPartition, TransactionServices
+from klog.coordinator.transactions.values import (
     NO_PRODUCER,
     DescribedTransaction,
     InitResult,
@@ -23,9 +23,9 @@ from klog.coordinator.transaction.values import (
     Producer,
     Transactions,
 )
-from klog.formats import kernel
-from klog.formats.columns import BatchTable
 from klog.formats.names import TopicPartition
+from klog.kernel import kernel
+from klog.kernel.columns import BatchTable
 from klog.metadata.errors import MetadataError
 from klog.protocol.error_codes import ErrorCode
 from klog.replication.internal_append import Appended

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from klog.coordinator.transaction.loading import TransactionReader
-from klog.coordinator.transaction.records import TransactionRecord
-from klog.coordinator.transaction.transaction import LAST_EPOCH
-from klog.coordinator.transaction.values import NO_PRODUCER, Producer, TransactionState
+from klog.coordinator.transactions.loading import TransactionReader
+from klog.coordinator.transactions.records import TransactionRecord
+from klog.coordinator.transactions.transaction import LAST_EPOCH
+from klog.coordinator.transactions.values import NO_PRODUCER, Producer, TransactionState
 from klog.formats.names import TopicPartition
 from klog.protocol.error_codes import ErrorCode
 from klog.replication.internal_append import Appended

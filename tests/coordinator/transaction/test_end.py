@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from klog.coordinator.transaction.transaction_partition import TransactionPartition
-from klog.coordinator.transaction.values import Producer, TransactionState
+from klog.coordinator.transactions.transaction_partition import TransactionPartition
+from klog.coordinator.transactions.values import Producer, TransactionState
 from klog.protocol.error_codes import ErrorCode
 from tests.coordinator.transaction.play import ID, START_MS, A, B, C, Play
 

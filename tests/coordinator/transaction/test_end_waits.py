@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from klog.coordinator.transaction.end_waits import EndWaits
-from klog.coordinator.transaction.transaction import Transaction, new_transaction
-from klog.coordinator.transaction.values import Producer
+from klog.coordinator.transactions.end_waits import EndWaits
+from klog.coordinator.transactions.transaction import Transaction, new_transaction
+from klog.coordinator.transactions.values import Producer
 from klog.protocol.error_codes import ErrorCode
 from tests.coordinator.transaction.play import A, B, FakeTimer, Play
 

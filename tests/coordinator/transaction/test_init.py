@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from klog.coordinator.transaction.records import TransactionRecord
-from klog.coordinator.transaction.transaction import LAST_EPOCH, Transaction
-from klog.coordinator.transaction.values import NO_PRODUCER, NO_TIMESTAMP, Producer, TransactionState
+from klog.coordinator.transactions.records import TransactionRecord
+from klog.coordinator.transactions.transaction import LAST_EPOCH, Transaction
+from klog.coordinator.transactions.values import NO_PRODUCER, NO_TIMESTAMP, Producer, TransactionState
 from klog.protocol.error_codes import ErrorCode
 from tests.coordinator.transaction.play import (
     FIRST_PRODUCER_ID,

@@ -7,20 +7,20 @@ import logging
 
 import pytest
 
-from klog.coordinator.transaction.loading import TransactionReader
-from klog.coordinator.transaction.records import (
+from klog.coordinator.transactions.loading import TransactionReader
+from klog.coordinator.transactions.records import (
     TransactionRecord,
     read_transaction_key,
     read_transaction_value,
     transaction_key,
     transaction_value,
 )
-from klog.coordinator.transaction.values import Producer, TransactionState
-from klog.formats import kernel
-from klog.formats.batch_builder import BatchFields, RecordData, build_batch
-from klog.formats.columns import BatchTable
+from klog.coordinator.transactions.values import Producer, TransactionState
 from klog.formats.constants import BATCH_HEADER_BYTES
 from klog.formats.errors import FormatError
+from klog.kernel import kernel
+from klog.kernel.batch_builder import BatchFields, RecordData, build_batch
+from klog.kernel.columns import BatchTable
 from tests import corpora
 from tests.coordinator.transaction.play import ID, A, B, Play
 

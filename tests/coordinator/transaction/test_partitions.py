@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from klog.coordinator.transaction.values import NO_TIMESTAMP, Producer, TransactionState
+from klog.coordinator.transactions.values import NO_TIMESTAMP, Producer, TransactionState
 from klog.protocol.error_codes import ErrorCode
 from tests.coordinator.transaction.play import ID, START_MS, TIMEOUT_MS, A, B, C, Play
 

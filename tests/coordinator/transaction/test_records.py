@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klog.coordinator.transaction import records
-from klog.coordinator.transaction.records import TransactionRecord
-from klog.coordinator.transaction.values import Producer, TransactionState
+from klog.coordinator.transactions import records
+from klog.coordinator.transactions.records import TransactionRecord
+from klog.coordinator.transactions.values import Producer, TransactionState
 from klog.formats import binary, transaction_state
 from klog.formats.errors import FormatError
 from klog.formats.names import TopicPartition

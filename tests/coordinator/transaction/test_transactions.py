@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from klog.coordinator.transaction.values import NO_PRODUCER, Producer
+from klog.coordinator.transactions.values import NO_PRODUCER, Producer
 from klog.protocol.error_codes import ErrorCode
 from tests.coordinator.transaction.play import FIRST_PRODUCER_ID, A, B, Play
 

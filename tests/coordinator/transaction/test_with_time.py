@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from klog.coordinator.transaction.values import (
+from klog.coordinator.transactions.values import (
     NO_PRODUCER,
     NO_TIMESTAMP,
     DescribedTransaction,

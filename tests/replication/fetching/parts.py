@@ -25,8 +25,8 @@ from klog.replication.fetching.values import (
 )
 from klog.replication.following import start_of
 from klog.replication.partition import Partition, PartitionError
-from klog.server.handlers.fetch import FetchHandler
-from klog.server.handlers.fetch_sessions import FetchSessions
+from klog.server.handlers.data.fetch import FetchHandler
+from klog.server.handlers.data.fetch_sessions import FetchSessions
 from klog.storage.log.partition_log import PartitionLog
 from tests.server.handlers.parts import BROKER, OTHER_BROKER, TOPIC, TOPIC_UUID, Broker, FakeRequest
 

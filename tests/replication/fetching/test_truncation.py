@@ -7,8 +7,8 @@ import pytest
 from klog.formats.checkpoints import EpochEntry
 from klog.formats.epochs import EpochEnd
 from klog.replication.fetching.truncation import Truncation, truncation
-from klog.storage.leader_epochs import LeaderEpochs
 from klog.storage.log.epoch_file import EpochFile
+from klog.storage.repair.leader_epochs import LeaderEpochs
 
 FETCH_OFFSET = 40
 

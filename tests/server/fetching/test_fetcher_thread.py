@@ -17,8 +17,8 @@ from klog.replication.fetching.values import AskEpochEnds, AskOffsets, EpochAske
 from klog.replication.following import start_of
 from klog.server.fetching.fetcher_thread import FetcherThread
 from klog.server.fetching.requests import send
-from klog.server.handlers.list_offsets import ListOffsetsHandler
-from klog.server.handlers.offsets_for_leader_epoch import OffsetsForLeaderEpochHandler
+from klog.server.handlers.data.list_offsets import ListOffsetsHandler
+from klog.server.handlers.data.offsets_for_leader_epoch import OffsetsForLeaderEpochHandler
 from klog.storage.log.scheduler import monotonic_ms
 from tests.replication.fetching.parts import BOTH, KEY, Node, content
 from tests.server.handlers.parts import BROKER, OTHER_BROKER, FakeRequest, batch

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from klog.config.broker import BrokerConfig
-from klog.formats.batch_builder import RecordData, build_batch
 from klog.formats.names import TopicPartition
+from klog.kernel.batch_builder import RecordData, build_batch
 from klog.metadata.topics import create_topic, new_topic_id
 from klog.replication.partition import Partition
-from klog.server.broker import Broker
-from klog.server.broker_state import BrokerState
 from klog.server.metrics.broker import BrokerMetrics
+from klog.server.startup.broker import Broker
+from klog.server.startup.broker_state import BrokerState
 from tests.peers.zookeeper import ZooKeeperServer
 from tests.replication.fetching.parts import content
 from tests.waiting import eventually

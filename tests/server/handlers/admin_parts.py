@@ -29,31 +29,31 @@ from klog.protocol.interbroker.leader_and_isr import LeaderAndIsrRequest
 from klog.protocol.interbroker.stop_replica import StopReplicaRequest
 from klog.protocol.messages import encode_request
 from klog.replication.purgatory import Purgatory, Timer
-from klog.server.controller_times import ControllerTimes
-from klog.server.handlers.alter_configs import AlterConfigsHandler
-from klog.server.handlers.auto_creation import AutoTopicCreation
-from klog.server.handlers.config_changes import ConfigChanges
-from klog.server.handlers.control import ControlHandler
-from klog.server.handlers.controller_requests import (
+from klog.server.handlers.cluster.control import ControlHandler
+from klog.server.handlers.cluster.controller_requests import (
     AllocateProducerIdsHandler,
     AlterPartitionHandler,
     ControlledShutdownHandler,
 )
-from klog.server.handlers.create_partitions import CreatePartitionsHandler
-from klog.server.handlers.create_topics import CreateTopicsHandler
-from klog.server.handlers.delete_topics import DeleteTopicsHandler
-from klog.server.handlers.describe_cluster import DescribeClusterHandler
-from klog.server.handlers.describe_configs import DescribeConfigsHandler
-from klog.server.handlers.describe_topic_partitions import DescribeTopicPartitionsHandler
-from klog.server.handlers.elect_leaders import ElectLeadersHandler
-from klog.server.handlers.list_config_resources import ListConfigResourcesHandler
-from klog.server.handlers.loggers import Loggers
-from klog.server.handlers.metadata import MetadataHandler
-from klog.server.handlers.partition_reassignments import PartitionReassignmentsHandler
-from klog.server.handlers.topic_creation import TopicCreator
-from klog.server.handlers.topic_waits import DelayedElection, DelayedTopics, TopicWaits
-from klog.server.listeners import read_listeners
-from klog.server.reconfiguration import plan
+from klog.server.handlers.cluster.describe_cluster import DescribeClusterHandler
+from klog.server.handlers.cluster.elect_leaders import ElectLeadersHandler
+from klog.server.handlers.cluster.partition_reassignments import PartitionReassignmentsHandler
+from klog.server.handlers.configs.alter_configs import AlterConfigsHandler
+from klog.server.handlers.configs.config_changes import ConfigChanges
+from klog.server.handlers.configs.describe_configs import DescribeConfigsHandler
+from klog.server.handlers.configs.list_config_resources import ListConfigResourcesHandler
+from klog.server.handlers.configs.loggers import Loggers
+from klog.server.handlers.topics.auto_creation import AutoTopicCreation
+from klog.server.handlers.topics.create_partitions import CreatePartitionsHandler
+from klog.server.handlers.topics.create_topics import CreateTopicsHandler
+from klog.server.handlers.topics.delete_topics import DeleteTopicsHandler
+from klog.server.handlers.topics.describe_topic_partitions import DescribeTopicPartitionsHandler
+from klog.server.handlers.topics.metadata import MetadataHandler
+from klog.server.handlers.topics.topic_creation import TopicCreator
+from klog.server.handlers.topics.topic_waits import DelayedElection, DelayedTopics, TopicWaits
+from klog.server.network.listeners import read_listeners
+from klog.server.peers.controller_times import ControllerTimes
+from klog.server.startup.reconfiguration import plan
 from tests.metadata.memory_tree import NoJournal
 from tests.server.handlers.parts import Clock, FakeRequest, answer_of, request_of
 

@@ -7,13 +7,13 @@ from typing import Protocol
 from klog.formats.errors import KlogError
 from klog.protocol.apis import SERVED
 from klog.protocol.file_slice import BodyPart
+from klog.server.counters.request_times import RequestCounters
+from klog.server.counters.topic_stats import BrokerTopicStats, TopicStats
 from klog.server.handlers.dispatch import Dispatcher, Route
 from klog.server.network.connection import Connection
 from klog.server.network.dispatch import queue_answer, run_on, work_on
 from klog.server.network.request import Request
 from klog.server.network.settings import Listener
-from klog.server.request_times import RequestCounters
-from klog.server.topic_stats import BrokerTopicStats, TopicStats
 from tests.server.handlers.parts import LISTENER
 
 

@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from klog.config.broker import BrokerConfig
-from klog.coordinator.group.coordinator import CONSUMER_OFFSETS, GroupCoordinator
-from klog.coordinator.group.requests import GroupRequests
-from klog.coordinator.group.transactional import OnVerified, TransactionalCommits
-from klog.coordinator.transaction.values import Producer
+from klog.coordinator.groups.coordinator import CONSUMER_OFFSETS, GroupCoordinator
+from klog.coordinator.groups.offsets.transactional import OnVerified, TransactionalCommits
+from klog.coordinator.groups.requests import GroupRequests
+from klog.coordinator.transactions.values import Producer
 from klog.protocol.apis import ApiKey
 from klog.protocol.error_codes import ErrorCode
 from klog.replication.internal_append import InternalAppends
-from klog.server.groups import open_groups
+from klog.server.coordinators.groups import open_groups
 from klog.server.handlers.groups.administration import GroupsHandler
 from klog.server.handlers.groups.members import MembersHandler
 from klog.server.handlers.groups.offsets import OffsetsHandler

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from klog.config.topic import default_topic_config
-from klog.coordinator.transaction.values import Producer
-from klog.formats.batch_builder import BatchFields, RecordData, build_batch
-from klog.formats.markers import Marker, build_marker
+from klog.coordinator.transactions.values import Producer
 from klog.formats.names import TopicPartition, decode_uuid
+from klog.kernel.batch_builder import BatchFields, RecordData, build_batch
+from klog.kernel.markers import Marker, build_marker
 from klog.metadata.cache import MetadataCache
 from klog.metadata.values import BrokerRegistration, Endpoint
 from klog.protocol.error_codes import ErrorCode
@@ -29,9 +29,9 @@ from klog.replication.partition import Partition, ReplicaContext
 from klog.replication.purgatory import Purgatory, Timer
 from klog.replication.reading import DelayedFetch, FetchEntry, FetchLimits, read_one
 from klog.replication.replica_manager import ReplicaManager
+from klog.server.counters.topic_stats import BrokerTopicStats
+from klog.server.handlers.data.produce import ProduceHandler
 from klog.server.handlers.partition_lookup import PartitionLookup
-from klog.server.handlers.produce import ProduceHandler
-from klog.server.topic_stats import BrokerTopicStats
 from klog.server.transactions.verification import Verification
 from klog.storage.log.append_values import Origin
 from klog.storage.log.loading import LoadSettings, create_log

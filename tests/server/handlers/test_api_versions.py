@@ -14,7 +14,7 @@ from klog.protocol.api_versions import (
 from klog.protocol.apis import SERVED, ApiKey
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.errors import MalformedMessageError
-from klog.server.handlers.api_versions import ApiVersionsHandler
+from klog.server.handlers.cluster.api_versions import ApiVersionsHandler
 from tests.server.handlers.parts import FakeRequest
 
 LIBRDKAFKA = ClientSoftware("librdkafka", "2.8.0")

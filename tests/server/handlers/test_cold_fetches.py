@@ -9,8 +9,8 @@ import pytest
 
 from klog.protocol.fetch_request import FetchPartition, FetchRequest, FetchTopic, encode_fetch_request
 from klog.protocol.fetch_response import decode_fetch_response
-from klog.server.handlers.fetch import FetchHandler
-from klog.server.handlers.fetch_sessions import FetchSessions
+from klog.server.handlers.data.fetch import FetchHandler
+from klog.server.handlers.data.fetch_sessions import FetchSessions
 from klog.storage.log import cold_reads
 from tests.server.handlers.parts import TOPIC, Broker, FakeRequest
 

@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from klog.coordinator.group.commit_runs import GroupCommits
-from klog.coordinator.group.coordinator import CONSUMER_OFFSETS
+from klog.coordinator.groups.coordinator import CONSUMER_OFFSETS
+from klog.coordinator.groups.offsets.commit_runs import GroupCommits
 from klog.protocol.apis import ApiKey
 from klog.protocol.commit_run import CommitRun
 from klog.protocol.messages import decode_response
 from klog.protocol.no_run import NoRun
+from klog.server.counters.request_times import RequestCounters
 from klog.server.handlers.dispatch import Route
 from klog.server.handlers.groups.commit_runs import CommitRuns
-from klog.server.request_times import RequestCounters
 from tests.commit_strategies import CommitFields, commit_frame, commit_reads
 from tests.server.handlers.frame_client import FrameClient
 from tests.server.handlers.group_parts import PARTITIONS, TOPIC_ID, GroupBroker

@@ -8,8 +8,8 @@ import pytest
 
 from klog.protocol.apis import ApiKey
 from klog.protocol.error_codes import ErrorCode
-from klog.server.handlers.delete_records import DeleteRecordsHandler
-from klog.server.handlers.topic_metadata import INTERNAL_TOPICS
+from klog.server.handlers.data.delete_records import DeleteRecordsHandler
+from klog.server.handlers.topics.topic_metadata import INTERNAL_TOPICS
 from tests.server.handlers.parts import (
     BROKER,
     OTHER_BROKER,

@@ -11,10 +11,10 @@ from klog.formats.errors import StorageError, UsageError
 from klog.protocol.apis import SERVED, ApiKey
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.errors import MalformedMessageError, UnsupportedApiError
-from klog.server.handlers.api_versions import ApiVersionsHandler
+from klog.server.counters.request_times import RequestCounters
+from klog.server.handlers.cluster.api_versions import ApiVersionsHandler
 from klog.server.handlers.dispatch import Dispatcher, Route
 from klog.server.network.request import Handler
-from klog.server.request_times import RequestCounters
 from tests.server.handlers.parts import FakeRequest, answer_of
 
 

@@ -20,8 +20,8 @@ from klog.protocol.fetch_response import (
 )
 from klog.protocol.file_slice import FileSlice
 from klog.protocol.leader_hints import NO_LEADER, LeaderHint, NodeEndpoint
-from klog.server.handlers.fetch import FetchHandler
-from klog.server.handlers.fetch_sessions import FetchSessions
+from klog.server.handlers.data.fetch import FetchHandler
+from klog.server.handlers.data.fetch_sessions import FetchSessions
 from tests.server.handlers.parts import (
     BROKER,
     OTHER_BROKER,

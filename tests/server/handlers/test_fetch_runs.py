@@ -19,14 +19,14 @@ from klog.protocol.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from klog.protocol.fetch_response import decode_fetch_response
 from klog.protocol.file_slice import BodyPart, FileSlice
 from klog.protocol.messages import encode_request_header
+from klog.server.counters.request_times import RequestCounters
+from klog.server.counters.topic_stats import BrokerTopicStats
+from klog.server.handlers.data.fetch import FetchHandler
+from klog.server.handlers.data.fetch_runs import FetchRuns
+from klog.server.handlers.data.fetch_sessions import EVICTION_MS, FetchSessions
+from klog.server.handlers.data.remembered_targets import RememberedTargets
 from klog.server.handlers.dispatch import Route
-from klog.server.handlers.fetch import FetchHandler
-from klog.server.handlers.fetch_runs import FetchRuns
-from klog.server.handlers.fetch_sessions import EVICTION_MS, FetchSessions
-from klog.server.handlers.remembered_targets import RememberedTargets
 from klog.server.network import outbound as network_outbound
-from klog.server.request_times import RequestCounters
-from klog.server.topic_stats import BrokerTopicStats
 from klog.storage.log import cold_reads
 from tests.request_strategies import fetch_reads, framed, session_reads
 from tests.server.handlers.frame_client import FrameClient, traffic_of

@@ -13,15 +13,15 @@ from klog.protocol.error_codes import ErrorCode
 from klog.protocol.fetch_request import FetchRequest, FetchTopic, ForgottenTopic, encode_fetch_request
 from klog.protocol.fetch_response import FetchResponse, PartitionFetched, decode_fetch_response
 from klog.replication.reading import FetchEntry
-from klog.server.handlers.fetch import FetchHandler
-from klog.server.handlers.fetch_sessions import (
+from klog.server.counters.topic_stats import BrokerTopicStats
+from klog.server.handlers.data.fetch import FetchHandler
+from klog.server.handlers.data.fetch_sessions import (
     EVICTION_MS,
     FINAL_EPOCH,
     INITIAL_EPOCH,
     FetchSessions,
     next_epoch,
 )
-from klog.server.topic_stats import BrokerTopicStats
 from tests.server.handlers.parts import TOPIC, TOPIC_UUID, Broker, Clock, FakeRequest, batch
 from tests.server.handlers.test_fetch import MAX_BYTES, wants
 

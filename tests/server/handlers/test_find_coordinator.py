@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from klog.coordinator.partitioning import partition_of
+from klog.coordinator.groups.coordinator import CONSUMER_OFFSETS
+from klog.coordinator.runtime.partitioning import partition_of
+from klog.coordinator.transactions.coordinator import TRANSACTION_STATE
 from klog.metadata.configs import read_config
 from klog.metadata.topics import read_topics
 from klog.protocol.apis import SERVED, ApiKey
 from klog.protocol.error_codes import ErrorCode
-from klog.server.handlers.auto_creation import AutoTopicCreation
-from klog.server.handlers.find_coordinator import FindCoordinatorHandler
-from klog.server.handlers.topic_metadata import CONSUMER_OFFSETS, TRANSACTION_STATE
+from klog.server.handlers.groups.find_coordinator import FindCoordinatorHandler
+from klog.server.handlers.topics.auto_creation import AutoTopicCreation
 from tests.server.handlers.admin_parts import AdminCluster
 from tests.server.handlers.parts import answer_of, request_of
 

@@ -11,7 +11,7 @@ from klog.formats.errors import UsageError
 from klog.metadata.configs import change_config, read_config, write_config
 from klog.protocol.apis import ApiKey
 from klog.protocol.error_codes import ErrorCode
-from klog.server.live_config import LiveConfig
+from klog.server.configs.live_config import LiveConfig
 from tests.server.handlers.admin_parts import AdminCluster
 from tests.server.handlers.test_alter_configs import DELETE, SET, increment, replace
 from tests.server.handlers.test_describe_configs import configs, describe, told

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from klog.coordinator.group.coordinator import CONSUMER_OFFSETS
-from klog.coordinator.group.records import group_key, offset_key, offset_value, read_group_value, read_key
-from klog.coordinator.group.values import CommittedOffset
-from klog.formats.batch_builder import BatchFields, RecordData, build_batch
+from klog.coordinator.groups.coordinator import CONSUMER_OFFSETS
+from klog.coordinator.groups.records import group_key, offset_key, offset_value, read_group_value, read_key
+from klog.coordinator.groups.values import CommittedOffset
+from klog.kernel.batch_builder import BatchFields, RecordData, build_batch
 from klog.protocol.apis import SERVED, ApiKey
 from klog.protocol.error_codes import ErrorCode
-from klog.server.handlers.topic_metadata import INTERNAL_TOPICS
+from klog.server.handlers.topics.topic_metadata import INTERNAL_TOPICS
 from klog.storage.log.append_values import Origin
 from tests.server.handlers.group_parts import PARTITIONS, TOPIC_ID, GroupBroker
 from tests.server.handlers.parts import OTHER_BROKER, TOPIC, answer_of, part_of

@@ -8,8 +8,8 @@ import pytest
 
 from klog.protocol.fetch_response import decode_fetch_response
 from klog.replication.quota import ReplicationQuota
-from klog.server.handlers.fetch import FetchHandler
-from klog.server.handlers.fetch_sessions import FetchSessions
+from klog.server.handlers.data.fetch import FetchHandler
+from klog.server.handlers.data.fetch_sessions import FetchSessions
 from tests.server.handlers.parts import BROKER, OTHER_BROKER, TOPIC, Broker, FakeRequest
 from tests.server.handlers.test_fetch import MAX_BYTES, fetch_request, wants
 

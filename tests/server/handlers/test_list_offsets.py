@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from klog.protocol.apis import ApiKey
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.offset_times import EARLIEST, EARLIEST_LOCAL, LATEST, LATEST_TIERED, MAX_TIMESTAMP
-from klog.server.handlers.list_offsets import ListOffsetsHandler
+from klog.server.handlers.data.list_offsets import ListOffsetsHandler
 from tests.server.handlers.parts import (
     BROKER,
     OTHER_BROKER,

@@ -6,15 +6,15 @@ import pytest
 
 from klog.protocol.apis import ApiKey
 from klog.protocol.error_codes import ErrorCode
-from klog.server.handlers.describe_log_dirs import (
+from klog.server.handlers.cluster.describe_log_dirs import (
     DescribeLogDirsHandler,
     DiskSpace,
     HostedDirectory,
     disk_space,
     hosted_directories,
 )
-from klog.server.handlers.describe_producers import DescribeProducersHandler
-from klog.server.handlers.offsets_for_leader_epoch import OffsetsForLeaderEpochHandler
+from klog.server.handlers.data.describe_producers import DescribeProducersHandler
+from klog.server.handlers.data.offsets_for_leader_epoch import OffsetsForLeaderEpochHandler
 from klog.storage.log.log_map import HeldLog
 from tests.server.handlers.parts import (
     BROKER,

@@ -12,9 +12,9 @@ from klog.metadata.configs import read_config
 from klog.metadata.topics import read_topics
 from klog.protocol.apis import ApiKey
 from klog.protocol.error_codes import ErrorCode
-from klog.server.handlers.auto_creation import AutoTopicCreation
-from klog.server.handlers.metadata import MetadataHandler
-from klog.server.handlers.topic_metadata import INTERNAL_TOPICS
+from klog.server.handlers.topics.auto_creation import AutoTopicCreation
+from klog.server.handlers.topics.metadata import MetadataHandler
+from klog.server.handlers.topics.topic_metadata import INTERNAL_TOPICS
 from tests.control_requests import update_metadata
 from tests.server.handlers.admin_parts import CLUSTER_ID, INNER_LISTENER, LISTENER, AdminCluster, registration
 from tests.server.handlers.parts import FakeRequest, answer_of, part_of, request_of

@@ -10,12 +10,12 @@ from klog.protocol.apis import ApiKey
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.fetch_response import FetchResponse, PartitionFetched, decode_fetch_response
 from klog.protocol.messages import encode_request_header
-from klog.server.handlers.fetch import FetchHandler
-from klog.server.handlers.fetch_runs import FetchRuns
-from klog.server.handlers.fetch_sessions import FetchSessions
-from klog.server.handlers.remembered_targets import RememberedTargets
-from klog.server.replica_selection import RackAwareSelector
-from klog.server.request_times import Timing
+from klog.server.counters.request_times import Timing
+from klog.server.handlers.data.fetch import FetchHandler
+from klog.server.handlers.data.fetch_runs import FetchRuns
+from klog.server.handlers.data.fetch_sessions import FetchSessions
+from klog.server.handlers.data.remembered_targets import RememberedTargets
+from klog.server.logs.replica_selection import RackAwareSelector
 from tests.request_strategies import framed
 from tests.server.handlers.parts import BROKER, OTHER_BROKER, TOPIC, Broker, FakeRequest
 from tests.server.handlers.test_fetch import MAX_BYTES, fetch_request, wants

@@ -6,8 +6,8 @@ import pytest
 
 from klog.formats.names import TopicPartition
 from klog.protocol.error_codes import ErrorCode
-from klog.server.handlers.partition_room import PartitionRoom
 from klog.server.handlers.refusals import RefusedError
+from klog.server.handlers.topics.partition_room import PartitionRoom
 
 ME = 1
 

@@ -12,8 +12,8 @@ from klog.protocol.leader_hints import NO_LEADER, LeaderHint, NodeEndpoint
 from klog.protocol.produce_request import ProduceRequest, encode_produce_request
 from klog.protocol.produce_response import PartitionProduced, decode_produce_response
 from klog.replication.follower import FollowerFetch
-from klog.server.handlers.produce import ProduceHandler
-from klog.server.handlers.topic_metadata import INTERNAL_TOPICS
+from klog.server.handlers.data.produce import ProduceHandler
+from klog.server.handlers.topics.topic_metadata import INTERNAL_TOPICS
 from tests.server.handlers.parts import BROKER, OTHER_BROKER, TOPIC, Broker, FakeRequest, batch, set_isr
 
 LATEST = 11

@@ -18,11 +18,11 @@ from klog.protocol.no_run import NoRun
 from klog.protocol.produce_request import ProduceRequest, encode_produce_request
 from klog.protocol.produce_response import decode_produce_response
 from klog.protocol.produce_run import ProduceRun
+from klog.server.counters.request_times import RequestCounters
+from klog.server.handlers.data.produce_runs import ProduceRuns
+from klog.server.handlers.data.produce_waits import ProduceWaits, common_timeout_ms
+from klog.server.handlers.data.remembered_targets import RememberedTargets
 from klog.server.handlers.dispatch import Route
-from klog.server.handlers.produce_runs import ProduceRuns
-from klog.server.handlers.produce_waits import ProduceWaits, common_timeout_ms
-from klog.server.handlers.remembered_targets import RememberedTargets
-from klog.server.request_times import RequestCounters
 from tests.request_strategies import NOW_MS, framed, produce_reads
 from tests.server.handlers.frame_client import FrameClient, traffic_of
 from tests.server.handlers.parts import BROKER, OTHER_BROKER, TOPIC, Broker, FakeVerifier, batch, set_isr

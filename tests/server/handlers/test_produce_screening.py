@@ -11,8 +11,8 @@ from klog.formats.compression import GZIP, ZSTD
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.produce_request import ProduceRequest, encode_produce_request
 from klog.protocol.produce_response import PartitionProduced, decode_produce_response
-from klog.server.handlers.produce import ProduceHandler
-from klog.server.handlers.produce_screening import (
+from klog.server.handlers.data.produce import ProduceHandler
+from klog.server.handlers.data.produce_screening import (
     RefusedRequestError,
     Screened,
     is_usual,

@@ -7,11 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from klog.coordinator.transaction.values import Producer
+from klog.coordinator.transactions.values import Producer
 from klog.formats.names import TopicPartition
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.produce_response import PartitionProduced, decode_produce_response
-from klog.server.handlers.produce import ProduceHandler
+from klog.server.handlers.data.produce import ProduceHandler
 from tests.server.handlers.parts import OTHER_BROKER, TOPIC, Broker, FakeRequest, batch
 from tests.server.handlers.test_produce_screening import request
 

@@ -13,9 +13,9 @@ from klog.protocol.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from klog.protocol.fetch_response import PartitionFetched, decode_fetch_response
 from klog.replication import reading
 from klog.replication.partition import CONSUMER
-from klog.server.handlers import fetch as fetch_module
-from klog.server.handlers.fetch import FetchHandler
-from klog.server.handlers.fetch_sessions import FetchSessions
+from klog.server.handlers.data import fetch as fetch_module
+from klog.server.handlers.data.fetch import FetchHandler
+from klog.server.handlers.data.fetch_sessions import FetchSessions
 from tests.server.handlers.parts import BROKER, OTHER_BROKER, TOPIC, TOPIC_UUID, Broker, FakeRequest
 
 VERSION = 17

@@ -16,8 +16,8 @@ from uuid import UUID
 import pytest
 
 import klog.testing
-from klog.formats.batch_builder import BatchFields, RecordData, build_batch
 from klog.formats.checksums import crc32c
+from klog.kernel.batch_builder import BatchFields, RecordData, build_batch
 from klog.protocol.apis import SERVED, ApiKey
 from klog.protocol.channel import Channel
 from klog.protocol.error_codes import ErrorCode

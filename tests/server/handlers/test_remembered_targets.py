@@ -12,7 +12,7 @@ import pytest
 
 from klog.formats.names import TopicPartition, encode_uuid
 from klog.protocol.interbroker.stop_replica import EPOCH_DURING_DELETE, StopReplicaPartitionState
-from klog.server.handlers.remembered_targets import RememberedTargets
+from klog.server.handlers.data.remembered_targets import RememberedTargets
 from tests.control_requests import stop_replica
 from tests.server.handlers.parts import OTHER_BROKER, TOPIC, TOPIC_UUID, Broker
 

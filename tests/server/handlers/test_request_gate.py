@@ -12,9 +12,9 @@ from klog.protocol.error_codes import ErrorCode
 from klog.protocol.messages import response_class
 from klog.protocol.produce_request import ProduceRequest, encode_produce_request
 from klog.protocol.produce_response import decode_produce_response
+from klog.server.counters.request_times import RequestCounters
 from klog.server.handlers.answers import send_answer
 from klog.server.handlers.dispatch import Dispatcher, Route
-from klog.server.request_times import RequestCounters
 from tests.server.handlers.parts import TOPIC, Broker, FakeRequest, answer_of, batch
 
 THROTTLE_MS = 700

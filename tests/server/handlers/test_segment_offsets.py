@@ -9,7 +9,7 @@ import pytest
 from klog.protocol.apis import ApiKey
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.offset_times import EARLIEST, LATEST
-from klog.server.handlers.list_offsets import ListOffsetsHandler
+from klog.server.handlers.data.list_offsets import ListOffsetsHandler
 from tests.server.handlers.parts import OTHER_BROKER, TOPIC, Broker, answer_of, part_of, request_of
 
 API = ApiKey.LIST_OFFSETS

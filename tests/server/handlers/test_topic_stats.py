@@ -6,7 +6,7 @@ import pytest
 
 from klog.formats.names import TopicPartition
 from klog.protocol.fetch_request import FetchPartition
-from klog.server.topic_stats import BrokerTopicStats, TopicStats
+from klog.server.counters.topic_stats import BrokerTopicStats, TopicStats
 from tests.server.handlers.parts import BROKER, OTHER_BROKER, TOPIC, Broker, batch
 from tests.server.handlers.test_fetch import fetch_request, handler_of, wants
 from tests.server.handlers.test_produce import produce_request

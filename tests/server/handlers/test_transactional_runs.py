@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from klog.coordinator.transaction.values import Producer
+from klog.coordinator.transactions.values import Producer
 from klog.formats.names import TopicPartition
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.messages import encode_request_header
@@ -21,7 +21,7 @@ from klog.protocol.no_run import NoRun
 from klog.protocol.produce_request import ProduceRequest, encode_produce_request
 from klog.protocol.produce_run import ProduceRun
 from klog.replication.partition import PartitionError
-from klog.server.handlers.produce_waits import common_timeout_ms
+from klog.server.handlers.data.produce_waits import common_timeout_ms
 from klog.storage.log.append_values import AppendError
 from tests.request_strategies import framed, transactional_reads
 from tests.server.handlers import test_produce_runs as plain_runs

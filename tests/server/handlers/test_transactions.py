@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from klog.coordinator.transaction.values import (
+from klog.coordinator.transactions.values import (
     NO_PRODUCER,
     DescribedTransaction,
     InitResult,

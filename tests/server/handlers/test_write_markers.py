@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from klog.coordinator.group.coordinator import CONSUMER_OFFSETS
-from klog.formats.markers import Marker, marker_of_batch
+from klog.coordinator.groups.coordinator import CONSUMER_OFFSETS
+from klog.kernel.markers import Marker, marker_of_batch
 from klog.protocol.apis import ApiKey
 from klog.protocol.error_codes import ErrorCode
 from klog.replication.internal_append import InternalAppends

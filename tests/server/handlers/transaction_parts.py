@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any
 
-from klog.coordinator.transaction.values import (
+from klog.coordinator.transactions.values import (
     DescribedTransaction,
     InitResult,
     Listing,

@@ -11,9 +11,9 @@ import pytest
 
 from klog.config.broker import BrokerConfig
 from klog.config.keys import ConfigError
-from klog.server.listeners import read_listeners
+from klog.server.network.listeners import read_listeners
 from klog.server.network.memory_pool import MemoryPool
-from klog.server.settings import network_settings
+from klog.server.startup.settings import network_settings
 from tests.server.network.servers import (
     CREATE_TOPICS,
     TIMEOUT_S,

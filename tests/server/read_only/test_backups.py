@@ -22,7 +22,7 @@ from klog.formats.errors import MissingInputError, StorageError
 from klog.server.read_only import scratch
 from klog.server.read_only.backup import find_backup
 from klog.server.read_only.opening import opened_backup
-from klog.storage.disk import Disk
+from klog.storage.files.disk import Disk
 from tests.clients.python_clients import ConfluentKafka
 from tests.corpora import Corpus
 from tests.export.object_store import ROOT, counted_store, put_directory

@@ -15,10 +15,10 @@ from confluent_kafka.admin import AdminClient
 from klog.formats.names import TopicPartition
 from klog.server.read_only.damage_search import DamageSearch, ServedSegment
 from klog.server.read_only.opening import opened_backup
-from klog.storage.index_rebuild import RebuildOptions
-from klog.storage.problem import Severity
-from klog.storage.segment_scan import IndexSettings
-from klog.storage.verify import scope_of, verify
+from klog.storage.repair.index_rebuild import RebuildOptions
+from klog.storage.repair.problem import Severity
+from klog.storage.repair.segment_scan import IndexSettings
+from klog.storage.repair.verify import scope_of, verify
 from tests.clients.python_clients import ConfluentKafka
 from tests.corpora import Corpus, LogDirectory, log_dirs
 from tests.server.read_only.serving import LISTENER, served, state_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from klog.coordinator.transaction.values import Marker, MarkersToWrite, Producer
+from klog.coordinator.transactions.values import Marker, MarkersToWrite, Producer
 from klog.formats.names import TopicPartition
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)

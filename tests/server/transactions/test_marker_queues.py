@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klog.coordinator.transaction.values import MarkersToWrite
+from klog.coordinator.transactions.values import MarkersToWrite
 from klog.drivers.marker_queues import (
     UNKNOWN,
     Entry,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from klog.coordinator.transaction.values import Producer, VerifyErrors
+from klog.coordinator.transactions.values import Producer, VerifyErrors
 from klog.drivers.marker_queues import UNKNOWN
 from klog.protocol.apis import ApiKey
 from klog.protocol.entity_fields import Entity

@@ -10,15 +10,15 @@ from pathlib import Path
 
 from klog.config.topic import default_topic_config
 from klog.formats import compression
-from klog.formats.batch_builder import BatchFields, RecordData, build_batch
 from klog.formats.names import FileKind, TopicPartition, segment_file
+from klog.kernel.batch_builder import BatchFields, RecordData, build_batch
 from klog.storage.cleaner.cleaning import clean
 from klog.storage.cleaner.closed_log import ClosedLog, open_closed_log
 from klog.storage.cleaner.selection import DirtyLog, dirty_log
 from klog.storage.cleaner.swap import remove, swap_in
 from klog.storage.cleaner.task import CleanerSettings, CleanResult, CleanTask
-from klog.storage.index_rebuild import RebuildOptions, rebuild, rebuild_snapshots, tasks_of
-from klog.storage.segment_scan import IndexSettings
+from klog.storage.repair.index_rebuild import RebuildOptions, rebuild, rebuild_snapshots, tasks_of
+from klog.storage.repair.segment_scan import IndexSettings
 
 NOW_MS = 1_800_000_000_000
 BASE_MS = 1_700_000_000_000

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from klog.formats import compression, kernel
-from klog.formats.columns import BatchTable
+from klog.formats import compression
 from klog.formats.constants import CODEC_MASK
+from klog.kernel import kernel
+from klog.kernel.columns import BatchTable
 from klog.storage.cleaner.task import CleanerSettings
 from tests import corpora
 from tests.peers import CleanServer, KafkaPeer

@@ -13,17 +13,18 @@ from pathlib import Path
 
 import pytest
 
-from klog.formats import compression, kernel
-from klog.formats.columns import BatchTable, RecordTable
+from klog.formats import compression
 from klog.formats.constants import CODEC_MASK, CONTROL_BIT
+from klog.kernel import kernel
+from klog.kernel.columns import BatchTable, RecordTable
 from klog.storage.cleaner.cleaning import clean
 from klog.storage.cleaner.selection import dirty_log
 from klog.storage.cleaner.swap import DirectoryChanges, remove, swap_in
 from klog.storage.cleaner.task import DELETED, SWAP, CleanedGroup, CleanTask
-from klog.storage.recovery import plan_recovery
-from klog.storage.recovery_plan import RecoverySettings
-from klog.storage.recovery_run import run_recovery
-from klog.storage.segment_scan import IndexSettings
+from klog.storage.repair.recovery import plan_recovery
+from klog.storage.repair.recovery_plan import RecoverySettings
+from klog.storage.repair.recovery_run import run_recovery
+from klog.storage.repair.segment_scan import IndexSettings
 from tests.peers import KafkaPeer
 from tests.peers.load_server import LoadServer
 from tests.storage.cleaner.logs import NOW_MS, SMALL, LogWriter, closed

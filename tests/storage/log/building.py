@@ -10,10 +10,10 @@ from typing import Any
 
 from klog.config.topic import TopicConfig, default_topic_config
 from klog.formats import record_batch
-from klog.formats.batch_builder import BatchFields, RecordData, build_batch
-from klog.formats.columns import BatchTable
-from klog.formats.kernel import scan
 from klog.formats.names import TopicPartition
+from klog.kernel.batch_builder import BatchFields, RecordData, build_batch
+from klog.kernel.columns import BatchTable
+from klog.kernel.kernel import scan
 from klog.storage.log.append_values import Origin
 from klog.storage.log.loading import Loaded, LoadSettings, create_log, load_log
 from klog.storage.log.partition_log import AppendInfo, PartitionLog

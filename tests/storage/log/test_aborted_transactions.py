@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klog.storage.log.aborted_transactions import aborted_between
-from klog.storage.producer_state import AbortedTxn, pack_aborted
+from klog.storage.reading.producer_state import AbortedTxn, pack_aborted
 
 ENTRIES = st.lists(st.tuples(st.integers(1, 5), st.integers(1, 20), st.integers(0, 20)), max_size=300)
 

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from klog.formats import compression
-from klog.formats.batch_builder import BatchFields, RecordData, build_batch
 from klog.formats.checksums import crc32, crc32c
 from klog.formats.constants import INT32_MAX
+from klog.kernel.batch_builder import BatchFields, RecordData, build_batch
 from tests.peers import KafkaPeer
 from tests.peers.log_server import LogServer
 from tests.storage.log.beside_kafka import TwoLogs

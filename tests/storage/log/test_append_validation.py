@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klog.formats import compression, message_set, record_batch
-from klog.formats.batch_builder import BatchFields, RecordData, build_batch
 from klog.formats.constants import BATCH_HEADER_BYTES
 from klog.formats.varints import zigzag
+from klog.kernel.batch_builder import BatchFields, RecordData, build_batch
 from klog.storage.log.append_values import AppendError, Origin, Validated
 from klog.storage.log.validation import validate
 from tests import strategies

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from klog.formats.columns import BatchTable
-from klog.formats.kernel import scan, verify
+from klog.kernel.columns import BatchTable
+from klog.kernel.kernel import scan, verify
 from klog.storage.log import time_lookup
 from klog.storage.log.reading import OffsetOutOfRangeError
 from klog.storage.log.retention import apply_retention

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from klog.config.topic import default_topic_config
-from klog.formats.batch_builder import BatchFields, RecordData, build_batch
-from klog.formats.markers import Marker, build_marker
 from klog.formats.names import TopicPartition
 from klog.formats.packed import INT32, INT64
+from klog.kernel.batch_builder import BatchFields, RecordData, build_batch
+from klog.kernel.markers import Marker, build_marker
 from klog.storage.log import partition_log
 from klog.storage.log.append_values import AppendError
 from klog.storage.log.follower_batches import FollowedRun, followed_run

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from klog.formats.columns import BatchTable
 from klog.formats.errors import StorageError
-from klog.formats.kernel import scan
 from klog.formats.names import FileKind, FileState, parse_directory, segment_file
-from klog.storage.disk import Disk
+from klog.kernel.columns import BatchTable
+from klog.kernel.kernel import scan
+from klog.storage.files.disk import Disk
 from klog.storage.log.loading import Loaded, load_log
 from klog.storage.log.partition_log import PartitionLog
 from tests import corpora

@@ -227,6 +227,6 @@ def test_a_checkpoint_that_cannot_be_written_takes_its_directory_offline(
     def fails(*_: object) -> None:
         raise StorageError("cannot be written")
 
-    monkeypatch.setattr("klog.storage.checkpoint_files.write_atomically", fails)
+    monkeypatch.setattr("klog.storage.files.checkpoint_files.write_atomically", fails)
     manager.checkpoint()
     assert managed.listener.all_failed

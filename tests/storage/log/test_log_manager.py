@@ -52,7 +52,7 @@ def test_a_clean_stop_loses_nothing_and_the_next_start_scans_nothing(
     manager.logs()[0].set_high_watermark(3)
     first.stop()
     assert (tmp_path / "a" / ".kafka_cleanshutdown").exists()
-    monkeypatch.setattr("klog.storage.recovery.plan_recovery", None)
+    monkeypatch.setattr("klog.storage.repair.recovery.plan_recovery", None)
     second = Managed(tmp_path / "a", tmp_path / "b")
     manager = second.start()
     assert [manager.get(partition(n)).log_end_offset for n in range(3)] == [4, 4, 4]

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from klog.storage.files.sparse_files import CHUNK_BYTES, only_zeros_follow
 from klog.storage.log.partition_log import PartitionLog
-from klog.storage.recovery import plan_recovery
-from klog.storage.recovery_plan import Cut, RecoverySettings, Trim
-from klog.storage.sparse_files import CHUNK_BYTES, only_zeros_follow
+from klog.storage.repair.recovery import plan_recovery
+from klog.storage.repair.recovery_plan import Cut, RecoverySettings, Trim
 from tests.storage.log.building import append, batch, bytes_of, fill, new_log, reload, stored
 
 SEGMENT_BYTES = 4000

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from klog.storage import file_system_sync
-from klog.storage.file_system_sync import can_sync_file_system, sync_file_system
+from klog.storage.files import file_system_sync
+from klog.storage.files.file_system_sync import can_sync_file_system, sync_file_system
 from klog.storage.log.partition_log import PartitionLog
 from tests.storage.log.building import append, idempotent
 from tests.storage.log.managing import Managed, new_log, partition

@@ -10,8 +10,8 @@ import sys
 import time
 
 from klog.config.topic import TopicConfig, default_topic_config
-from klog.formats.batch_builder import BatchFields, RecordData, build_batch
 from klog.formats.names import TopicPartition
+from klog.kernel.batch_builder import BatchFields, RecordData, build_batch
 from klog.storage.log.log_manager import LogManager
 from klog.storage.log.manager_values import ManagerSettings, Progress
 from klog.storage.log.scheduler import Scheduler

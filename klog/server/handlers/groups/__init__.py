@@ -1,1 +1,1 @@
-"""Handlers of the requests of consumer groups. They translate messages; `klog.coordinator.group` decides."""
+"""Handlers of the requests of consumer groups. They translate messages; `klog.coordinator.groups` decides."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from klog.coordinator.group.requests import GroupRequests
-from klog.coordinator.group.values import DescribedGroup, ListedGroup
+from klog.coordinator.groups.requests import GroupRequests
+from klog.coordinator.groups.values import DescribedGroup, ListedGroup
 from klog.protocol.entity_fields import Entity
 from klog.server.handlers.answers import entity_of, part, send_answer
-from klog.server.handlers.topic_metadata import OPERATIONS_NOT_ASKED_FOR
+from klog.server.handlers.topics.topic_metadata import OPERATIONS_NOT_ASKED_FOR
 from klog.server.network.request import Request
 
 # Bit fields of AclOperation codes (KIP-430): READ 3, DELETE 6, DESCRIBE 8.

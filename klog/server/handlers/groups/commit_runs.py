@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from klog.coordinator.group.commit_runs import GroupCommits
+from klog.coordinator.groups.offsets.commit_runs import GroupCommits
 from klog.metadata.cache import ClusterSnapshot, MetadataCache
 from klog.protocol.commit_run import CommitRun
 from klog.protocol.primitives import text_of
+from klog.server.counters.request_times import Timing
 from klog.server.network.connection import Connection
-from klog.server.request_times import Timing
 
 Key = tuple[str, int]
 

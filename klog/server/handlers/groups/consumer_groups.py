@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from klog.coordinator.consumer.requests import ConsumerGroupRequests
-from klog.coordinator.consumer.topics import Topics
-from klog.coordinator.consumer.values import (
+from klog.coordinator.groups.consumer.requests import ConsumerGroupRequests
+from klog.coordinator.groups.consumer.topics import Topics
+from klog.coordinator.groups.consumer.values import (
     DescribedConsumer,
     DescribedConsumerGroup,
     HeartbeatRequest,
@@ -27,7 +27,7 @@ from klog.metadata.control_requests import topic_uuid
 from klog.protocol.entity_fields import Entity
 from klog.server.handlers.answers import entity_of, milliseconds, part, send_answer
 from klog.server.handlers.groups.administration import GROUP_OPERATIONS
-from klog.server.handlers.topic_metadata import OPERATIONS_NOT_ASKED_FOR
+from klog.server.handlers.topics.topic_metadata import OPERATIONS_NOT_ASKED_FOR
 from klog.server.network.request import Request
 
 _MEMBER_ID_REQUIRED_FROM: Final = 1

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from klog.coordinator.group.requests import GroupRequests
-from klog.coordinator.group.values import (
+from klog.coordinator.groups.requests import GroupRequests
+from klog.coordinator.groups.values import (
     Identity,
     JoinRequest,
     JoinResult,

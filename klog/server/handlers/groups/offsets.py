@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from klog.coordinator.group.requests import GroupRequests
-from klog.coordinator.group.values import (
+from klog.coordinator.groups.requests import GroupRequests
+from klog.coordinator.groups.values import (
     EPOCHS_FROM,
     NO_LEADER_EPOCH,
     NO_TIMESTAMP,

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from klog.coordinator.group.transactional import TransactionalCommit, TransactionalCommits
-from klog.coordinator.group.values import NO_GENERATION, NO_MEMBER, Identity, Key
-from klog.coordinator.transaction.values import Producer
+from klog.coordinator.groups.offsets.transactional import TransactionalCommit, TransactionalCommits
+from klog.coordinator.groups.values import NO_GENERATION, NO_MEMBER, Identity, Key
+from klog.coordinator.transactions.values import Producer
 from klog.protocol.error_codes import ErrorCode
 from klog.server.handlers.answers import entity_of
 from klog.server.handlers.groups.offsets import answer_errors, commits_of

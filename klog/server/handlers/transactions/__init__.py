@@ -1,1 +1,1 @@
-"""Handlers of transactional requests. They translate messages; `klog.coordinator.transaction` decides."""
+"""Handlers of transactional requests. They translate messages; `klog.coordinator.transactions` decides."""

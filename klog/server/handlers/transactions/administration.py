@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from klog.coordinator.transaction.values import NO_TIMESTAMP, DescribedTransaction, Producer, Transactions
+from klog.coordinator.transactions.values import NO_TIMESTAMP, DescribedTransaction, Producer, Transactions
 from klog.protocol.entity_fields import Entity
 from klog.server.handlers.answers import entity_of, part, send_answer
 from klog.server.network.request import Request
-from klog.server.transactions.broker_messages import by_topic
+from klog.server.peers.broker_messages import by_topic
 
 _ANY_DURATION_MS: Final = -1
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

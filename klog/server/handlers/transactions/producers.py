@@ -11,7 +11,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from klog.coordinator.transaction.values import (
+from klog.coordinator.groups.coordinator import CONSUMER_OFFSETS
+from klog.coordinator.transactions.values import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     InitResult,
@@ -30,7 +31,7 @@ from klog.protocol.transaction_messages import (
     write_error,
 )
 from klog.server.handlers.answers import answer_of, entity_of, milliseconds, part, send_answer
-from klog.server.handlers.topic_metadata import CONSUMER_OFFSETS, INTERNAL_TOPICS
+from klog.server.handlers.topics.topic_metadata import INTERNAL_TOPICS
 from klog.server.network.request import Request
 
 # The first versions whose clients know PRODUCER_FENCED; INVALID_PRODUCER_EPOCH stands for it before.

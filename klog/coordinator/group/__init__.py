@@ -1,1 +1,0 @@
-"""The group coordinator of the classic protocol: members, rebalances, committed offsets."""

@@ -1,0 +1,1 @@
+"""Groups: classic ones, those of the consumer protocol (KIP-848), and their committed offsets."""

@@ -1,0 +1,1 @@
+"""Groups whose members choose the assignment themselves (the classic protocol)."""

@@ -1,0 +1,32 @@
+"""Commits of the usual kind, which are written and acknowledged where they were read.
+
+The effect is that of `GroupRequests.commit` for each of them in turn. Whatever is not usual is left to it,
+and so are errors, which it finds again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from klog.coordinator.groups.coordinator import GroupCoordinator
+from klog.coordinator.groups.values import Key
+from klog.protocol.commit_run import CommitRun
+from klog.protocol.error_codes import ErrorCode
+
+
+class GroupCommits:
+    """Takes runs of commits. Safe for threads."""
+
+    def __init__(self, coordinator: GroupCoordinator) -> None:
+        self._coordinator = coordinator
+        self._max_metadata_bytes = coordinator.settings.max_metadata_bytes
+
+    def take(self, run: CommitRun, keys: Sequence[Key]) -> bool:
+        """Whether the offsets are committed; if not, nothing has changed. `keys` are those of the run."""
+        if run.largest_metadata_bytes > self._max_metadata_bytes:
+            return False
+        group_id = run.group
+        owner = self._coordinator.owner_of(group_id)
+        if isinstance(owner, ErrorCode):
+            return False
+        return owner.commit_run(run, group_id, keys)

@@ -1,0 +1,257 @@
+"""The offsets that one group has committed, is committing, or may commit with a transaction.
+
+Rules: Kafka's `GroupMetadata` (offsets, pendingOffsetCommits, pendingTransactionalOffsetCommits); KIP-98,
+KIP-211 (expiry), KIP-447 (requireStable). A commit counts when its records are replicated. Of two commits the
+one with the larger offset in `__consumer_offsets` wins, whichever is acknowledged first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from klog.coordinator.groups.offsets.offset_loading import StoredOffset
+from klog.coordinator.groups.values import (
+    CONSUMER_PROTOCOL,
+    NO_TIMESTAMP,
+    CommittedOffset,
+    FetchedOffset,
+    GroupState,
+    Key,
+)
+from klog.protocol.error_codes import ErrorCode
+
+_UNSTABLE: Final = FetchedOffset(error=ErrorCode.UNSTABLE_OFFSET_COMMIT)
+_UNKNOWN: Final = FetchedOffset()
+_NOT_WRITTEN: Final = -1
+
+Commits = Mapping[Key, CommittedOffset]
+
+
+class _Pending(NamedTuple):
+    """An offset of an open transaction, and the offset of its record's batch (-1: not written yet)."""
+
+    commit: CommittedOffset
+    written_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """What the expiry of offsets depends on. `subscribed` is None if the topics are not known."""
+
+    state: GroupState
+    state_since_ms: int
+    protocol_type: str | None
+    subscribed: Collection[str] | None
+
+
+class GroupOffsets:
+    """The offsets of one group. Not safe for threads."""
+
+    def __init__(self) -> None:
+        self._stored: dict[Key, StoredOffset] = {}
+        # The newest commit of each partition that is being written.
+        self._in_flight: dict[Key, CommittedOffset] = {}
+        # By producer id, until its transaction ends.
+        self._transactional: dict[int, dict[Key, _Pending]] = {}
+
+    @property
+    def count(self) -> int:
+        """How many partitions have an offset."""
+        return len(self._stored)
+
+    def positions(self) -> list[tuple[Key, int]]:
+        """The partitions and their offsets as they are now; safe without a lock."""
+        return [(key, stored.offset) for key, stored in list(self._stored.items())]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is committed, and nothing is about to be."""
+        return not (self._stored or self._in_flight or self._transactional)
+
+    # -- commits ---------------------------------------------------------------------------------------------
+
+    def begin(self, commits: Commits) -> None:
+        """The records of these commits are being written."""
+        self._in_flight.update(commits)
+
+    def written(self, commits: Commits, batch_offset: int) -> None:
+        """The records are replicated; their batch is at `batch_offset`."""
+        for key, commit in commits.items():
+            if key in self._in_flight:
+                self._store(key, StoredOffset(*commit, batch_offset))
+        self.failed(commits)
+
+    def failed(self, commits: Commits) -> None:
+        """These commits are no longer being written."""
+        for key, commit in commits.items():
+            if self._in_flight.get(key) is commit:
+                del self._in_flight[key]
+
+    def _store(self, key: Key, new: StoredOffset) -> None:
+        old = self._stored.get(key)
+        if old is None or old.written_at < new.written_at:
+            self._stored[key] = new
+
+    def store_all(
+        self, keys: Sequence[Key], offsets: Iterable[tuple[int, int, str]], now_ms: int, first_offset: int
+    ) -> None:
+        """Take commits whose records are replicated already, one after the other from `first_offset` on.
+
+        Each has its offset, leader epoch and metadata. None of them expires at a time of its own.
+        """
+        stored = self._stored
+        written_at = first_offset
+        for key, (offset, leader_epoch, metadata) in zip(keys, offsets, strict=True):
+            # Nothing was written after them, so they are the newest.
+            stored[key] = StoredOffset(offset, leader_epoch, metadata, now_ms, NO_TIMESTAMP, written_at)
+            written_at += 1
+
+    def begin_transactional(self, producer_id: int, commits: Commits) -> None:
+        """The records of these commits of an open transaction are being written."""
+        pending = self._transactional.setdefault(producer_id, {})
+        for key, commit in commits.items():
+            pending[key] = _Pending(commit, _NOT_WRITTEN)
+
+    def written_transactional(self, producer_id: int, commits: Commits, batch_offset: int) -> None:
+        """The records are replicated. They count when the transaction is committed."""
+        pending = self._transactional.get(producer_id)
+        if pending is None:
+            return  # the transaction has ended meanwhile
+        for key, commit in commits.items():
+            known = pending.get(key)
+            if known is not None and known.commit is commit:
+                pending[key] = _Pending(commit, batch_offset)
+
+    def failed_transactional(self, producer_id: int, commits: Commits) -> None:
+        """The records could not be written."""
+        pending = self._transactional.get(producer_id, {})
+        for key, commit in commits.items():
+            known = pending.get(key)
+            if known is not None and known.commit is commit:
+                del pending[key]
+        if not pending:
+            self._transactional.pop(producer_id, None)
+
+    @property
+    def open_producers(self) -> Iterable[int]:
+        """The producers with offsets in a transaction that is open."""
+        return self._transactional.keys()
+
+    def complete(self, producer_id: int, *, committed: bool) -> None:
+        """A transaction has ended: its commits count, or are dropped."""
+        pending = self._transactional.pop(producer_id, {})
+        if committed:
+            for key, (commit, written_at) in pending.items():
+                if written_at != _NOT_WRITTEN:
+                    self._store(key, StoredOffset(*commit, written_at))
+
+    # -- loading ---------------------------------------------------------------------------------------------
+
+    def loaded(self) -> dict[Key, StoredOffset]:
+        """The committed offsets, for `OffsetLoader`."""
+        return self._stored
+
+    def load(self, key: Key, commit: CommittedOffset, batch_offset: int, producer_id: int | None) -> None:
+        """Take a commit from the log; `producer_id` is that of the transaction that it is part of."""
+        if producer_id is None:
+            self._stored[key] = StoredOffset(*commit, batch_offset)
+        else:
+            self._transactional.setdefault(producer_id, {})[key] = _Pending(commit, batch_offset)
+
+    def load_removal(self, key: Key, producer_id: int | None) -> None:
+        """Take from the log that an offset was removed."""
+        if producer_id is None:
+            self._stored.pop(key, None)
+        else:
+            self._transactional.get(producer_id, {}).pop(key, None)
+
+    # -- reading ---------------------------------------------------------------------------------------------
+
+    def committed(self) -> dict[Key, CommittedOffset]:
+        """All committed offsets."""
+        return {key: _commit(stored) for key, stored in self._stored.items()}
+
+    def fetch(self, keys: Iterable[Key] | None, *, require_stable: bool) -> dict[Key, FetchedOffset]:
+        """The answers for these partitions, or for all that have an offset."""
+        return {
+            key: self._fetch(key, require_stable=require_stable)
+            for key in (list(self._stored) if keys is None else keys)
+        }
+
+    def _fetch(self, key: Key, *, require_stable: bool) -> FetchedOffset:
+        if require_stable and self._is_pending(key):
+            return _UNSTABLE
+        stored = self._stored.get(key)
+        if stored is None:
+            return _UNKNOWN
+        return FetchedOffset(stored.offset, stored.leader_epoch, stored.metadata)
+
+    def _is_pending(self, key: Key) -> bool:
+        return key in self._in_flight or any(key in pending for pending in self._transactional.values())
+
+    # -- removal ---------------------------------------------------------------------------------------------
+
+    def remove(self, keys: Iterable[Key]) -> list[Key]:
+        """Forget offsets, also those that are about to be committed; those that were committed."""
+        removed = []
+        for key in keys:
+            self._in_flight.pop(key, None)
+            for pending in self._transactional.values():
+                pending.pop(key, None)
+            if self._stored.pop(key, None) is not None:
+                removed.append(key)
+        self._transactional = {each: pending for each, pending in self._transactional.items() if pending}
+        return removed
+
+    def remove_all(self) -> list[Key]:
+        """Forget all; those that were committed."""
+        removed = list(self._stored)
+        self._stored.clear()
+        self._in_flight.clear()
+        self._transactional.clear()
+        return removed
+
+    def remove_expired(self, group: GroupView, now_ms: int, retention_ms: int) -> list[Key]:
+        """Forget the offsets that have expired; which."""
+        expired = [
+            key
+            for key, stored in self._stored.items()
+            if key not in self._in_flight and _has_expired(group, key[0], stored, now_ms, retention_ms)
+        ]
+        for key in expired:
+            del self._stored[key]
+        return expired
+
+
+def _commit(stored: StoredOffset) -> CommittedOffset:
+    return CommittedOffset(
+        stored.offset,
+        stored.leader_epoch,
+        stored.metadata,
+        stored.commit_timestamp_ms,
+        stored.expire_timestamp_ms,
+    )
+
+
+def _has_expired(group: GroupView, topic: str, commit: StoredOffset, now_ms: int, retention_ms: int) -> bool:
+    """Whether an offset is past its retention.
+
+    For a group that has become empty it counts from then, for one that was never more than its offsets from
+    the commit. A group with members keeps the offsets of topics that it subscribes to.
+    """
+    since_ms = commit.commit_timestamp_ms
+    if group.protocol_type is not None:
+        if group.state is GroupState.EMPTY:
+            since_ms = since_ms if group.state_since_ms == NO_TIMESTAMP else group.state_since_ms
+        elif (
+            group.state is not GroupState.STABLE
+            or group.protocol_type != CONSUMER_PROTOCOL
+            or group.subscribed is None
+            or topic in group.subscribed
+        ):
+            return False
+    if commit.expire_timestamp_ms != NO_TIMESTAMP:
+        return now_ms >= commit.expire_timestamp_ms
+    return now_ms - since_ms >= retention_ms

@@ -1,0 +1,96 @@
+"""What the groups of all partitions of `__consumer_offsets` share: appends, timers, clocks and settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, Protocol
+
+from klog.coordinator.groups.classic.rebalance import GroupLimits
+from klog.coordinator.groups.consumer.topics import NO_TOPICS, Topics
+from klog.coordinator.groups.consumer.values import ConsumerGroupSettings
+from klog.coordinator.groups.counts import GroupCounts
+from klog.coordinator.groups.values import Now
+from klog.coordinator.groups.writing import Writer
+from klog.coordinator.runtime.log_reading import no_pause
+from klog.coordinator.runtime.ownership import WhenReplicated, always_replicated
+from klog.coordinator.transactions.values import NO_PRODUCER, Producer
+from klog.protocol.commit_run import CommitRun
+from klog.replication.internal_append import Appended
+from klog.replication.purgatory import Timer
+
+OnAppended = Callable[[Appended], None]
+
+
+class Append(Protocol):
+    """Appends a batch to a partition of `__consumer_offsets`, in the epoch in which this broker leads it."""
+
+    def __call__(
+        self,
+        partition: int,
+        batch: bytearray,
+        on_done: OnAppended,
+        *,
+        acks: int,
+        leader_epoch: int,
+        guard: object | None = None,
+    ) -> None:
+        """Calls `on_done` exactly once, now or later, from any thread. A transaction needs a `guard`."""
+
+
+class RunAppend(Protocol):
+    """Appends a run of commits to a partition of `__consumer_offsets`, if they are replicated at once."""
+
+    def write(
+        self, partition: int, run: CommitRun, leader_epoch: int, now_ms: int
+    ) -> tuple[int, bool] | None:
+        """The offset of the first record, and whether the high watermark moved.
+
+        None if nothing was written, because the general append has to do it, or to say what is wrong.
+        """
+
+    def written(self, partition: int, *, high_watermark_moved: bool) -> None:
+        """Try what waits for the records. To be called without a lock."""
+
+
+_DEFAULTS: Final = ConsumerGroupSettings()
+
+
+def _default_settings(_group_id: str) -> ConsumerGroupSettings:
+    return _DEFAULTS
+
+
+@dataclass(frozen=True, slots=True)
+class GroupServices:
+    """What the groups of all partitions share. `commit_acks` is `offsets.commit.required.acks`.
+
+    `consumer_groups` gives the settings of a group (KIP-848) as they are now, `topics` the topics of the
+    cluster. `pause` lets other threads run while groups are loaded, and `loading` is entered meanwhile.
+    `when_replicated` is that of `OwnedTopic`.
+    """
+
+    append: Append
+    run_append: RunAppend
+    timer: Timer
+    clock: Callable[[], Now]
+    writer: Writer
+    limits: GroupLimits
+    commit_acks: int
+    pause: Callable[[], None] = no_pause
+    when_replicated: WhenReplicated = always_replicated
+    loading: Callable[[], AbstractContextManager[None]] = nullcontext
+    counts: GroupCounts = field(default_factory=GroupCounts)
+    consumer_groups: Callable[[str], ConsumerGroupSettings] = _default_settings
+    topics: Callable[[], Topics] = lambda: NO_TOPICS
+
+
+class Transactional(NamedTuple):
+    """The producer in whose transaction offsets are committed, and the guard that its verification gave."""
+
+    producer: Producer = NO_PRODUCER
+    guard: object | None = None
+
+
+PLAIN: Final = Transactional()
+"""Offsets that are not part of a transaction."""

@@ -1,0 +1,1 @@
+"""What both coordinators need: owned partitions, loading, order, timers."""

@@ -1,0 +1,1 @@
+"""Work in threads and processes, and the progress of it."""

@@ -1,0 +1,193 @@
+"""The record kernel in pure Python: the twin of `_kernel`, for installs without a compiler.
+
+The meaning and the rules are stated here; `_kernel.pyx` is the fast version, and tests hold both equal. The
+layouts are those of the definitions in `record_batch` and `message_set` (KIP-98, KIP-32); tests hold the
+kernels equal to them. The kernel accepts what Kafka's own reader accepts (`FileLogInputStream`,
+`DefaultRecordBatch`, `AbstractLegacyRecordBatch`).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from klog.formats.checksums import Bytes, crc32, crc32c
+from klog.formats.constants import (
+    BATCH_CRC_FROM,
+    BATCH_HEADER_BYTES,
+    CODEC_MASK,
+    ENTRY_PREFIX_BYTES,
+    INT32_MAX,
+    MAGIC_POSITION,
+    MESSAGE_CRC_FROM,
+    MIN_MESSAGE_SIZE,
+)
+from klog.formats.errors import UsageError
+from klog.formats.packed import BATCH_HEADER, ENTRY_PREFIX
+from klog.formats.wrapping import wrap_int64
+from klog.kernel._pyappend import check_records, seek
+from klog.kernel._pydecode import batch_bounds, decode, decode_payload, headers, payload_span
+from klog.kernel._pyfollow import follow
+from klog.kernel.columns import COUNT_UNKNOWN, OFFSET_UNKNOWN, STOP_BAD_SIZE, BatchTable, IndexState
+
+__all__ = [
+    "IMPLEMENTATION",
+    "check_records",
+    "decode",
+    "decode_payload",
+    "follow",
+    "headers",
+    "index",
+    "payload_span",
+    "scan",
+    "seek",
+    "verify",
+]
+
+IMPLEMENTATION: Final = "python"
+
+
+def scan(data: Bytes, origin: int, final: bool, table: BatchTable) -> None:
+    """Fill `table` with the headers of the whole batches in `data`, which starts at file position `origin`.
+
+    As in Kafka's reader, only what is needed to find the next batch is checked. `final` means that the file
+    ends with `data`. `table.stop` says why the scan ended, `table.consumed_bytes` where, and
+    `table.need_bytes` the size of the batch that the buffer cuts (0 if its size field is cut too).
+    """
+    table.clear(origin)
+    view = memoryview(data)
+    end = len(view)
+    at = 0
+    while end - at > MAGIC_POSITION + 1:  # Kafka does not read an entry of so few bytes
+        first_offset, follows = ENTRY_PREFIX.unpack_from(view, at)
+        if follows < MIN_MESSAGE_SIZE:
+            table.stop = STOP_BAD_SIZE
+            table.stop_size = follows
+            break
+        size = follows + ENTRY_PREFIX_BYTES
+        magic = view[at + MAGIC_POSITION]
+        magic = magic - 256 if magic > 127 else magic
+        # A whole magic 2 header is read even if a damaged size field is smaller than the header.
+        need = size if magic < 2 else max(size, BATCH_HEADER_BYTES)
+        if end - at < size or (end - at < need and not final):
+            table.need_bytes = need
+            break
+        if magic < 2:
+            _append_legacy(table, view, at, origin + at, first_offset, size, magic)
+        else:
+            _append_v2(table, view, at, origin + at, size, magic)
+        at += size
+    table.consumed_bytes = at
+
+
+def _append_v2(table: BatchTable, view: memoryview, at: int, position: int, size: int, magic: int) -> None:
+    header = bytes(view[at : at + BATCH_HEADER_BYTES]).ljust(BATCH_HEADER_BYTES, b"\0")
+    (
+        base_offset,
+        _,
+        leader_epoch,
+        _,
+        crc,
+        attributes,
+        last_offset_delta,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        count,
+    ) = BATCH_HEADER.unpack(header)
+    table.position.append(position)
+    table.size.append(size)
+    table.base_offset.append(base_offset)
+    table.last_offset.append(wrap_int64(base_offset + last_offset_delta))
+    table.magic.append(magic)
+    table.crc.append(crc)
+    table.attributes.append(attributes)
+    table.count.append(count)
+    table.base_timestamp.append(base_timestamp)
+    table.max_timestamp.append(max_timestamp)
+    table.producer_id.append(producer_id)
+    table.producer_epoch.append(producer_epoch)
+    table.base_sequence.append(base_sequence)
+    table.leader_epoch.append(leader_epoch)
+
+
+def _append_legacy(
+    table: BatchTable, view: memoryview, at: int, position: int, offset: int, size: int, magic: int
+) -> None:
+    crc = int.from_bytes(view[at + 12 : at + 16], "big")
+    attributes = view[at + 17]
+    timestamp = -1
+    if magic != 0:  # the smallest entry contains this field, but not its key
+        timestamp = int.from_bytes(view[at + 18 : at + 26], "big", signed=True)
+    compressed = attributes & CODEC_MASK
+    table.position.append(position)
+    table.size.append(size)
+    table.base_offset.append(OFFSET_UNKNOWN if compressed else offset)
+    table.last_offset.append(offset)
+    table.magic.append(magic)
+    table.crc.append(crc)
+    table.attributes.append(attributes)
+    table.count.append(COUNT_UNKNOWN)
+    table.base_timestamp.append(timestamp)
+    table.max_timestamp.append(timestamp)
+    table.producer_id.append(-1)
+    table.producer_epoch.append(-1)
+    table.base_sequence.append(-1)
+    table.leader_epoch.append(-1)
+
+
+def verify(data: Bytes, table: BatchTable) -> int:
+    """Fill `valid` and `computed_crc` of all rows of `table` (scanned from `data`); returns how many are not
+    valid.
+
+    A magic 2 batch that is shorter than its header is not valid, whatever its checksum is.
+    """
+    view = memoryview(data)
+    bad = 0
+    del table.valid[:], table.computed_crc[:]
+    for row in range(len(table)):
+        at, end = batch_bounds(view, table, row)
+        if table.magic[row] < 2:
+            computed = crc32(view[at + MESSAGE_CRC_FROM : end])
+            good = computed == table.crc[row]
+        else:
+            computed = crc32c(view[at + BATCH_CRC_FROM : end])
+            good = end - at >= BATCH_HEADER_BYTES and computed == table.crc[row]
+        table.computed_crc.append(computed)
+        table.valid.append(1 if good else 0)
+        bad += not good
+    return bad
+
+
+def index(table: BatchTable, state: IndexState) -> bool:
+    """Add the batches of a verified `table` to an index rebuild; False if the log must end there.
+
+    Stops at the first batch that is not valid, or whose last offset does not fit the segment's index
+    (`state.stopped_at` and `why` say where and why).
+    """
+    if len(table.valid) != len(table):
+        raise UsageError("index of a table that was not verified")
+    for row in range(len(table)):
+        last = table.last_offset[row]
+        relative = last - state.base_offset
+        if not table.valid[row]:
+            state.stopped_at, state.why = table.position[row], "checksum"
+            return False
+        if not 0 <= relative <= INT32_MAX:
+            state.stopped_at, state.why = table.position[row], "offset"
+            return False
+        if table.max_timestamp[row] > state.max_timestamp:
+            state.max_timestamp = table.max_timestamp[row]
+            state.max_timestamp_offset = last
+        if state.bytes_since_entry > state.interval_bytes:
+            state.offsets.append(relative)
+            state.positions.append(table.position[row])
+            if state.max_timestamp > state.last_index_timestamp:
+                state.timestamps.append(state.max_timestamp)
+                state.timestamp_offsets.append(state.max_timestamp_offset - state.base_offset)
+                state.last_index_timestamp = state.max_timestamp
+            state.bytes_since_entry = 0
+        state.bytes_since_entry += table.size[row]
+        state.last_offset = last
+    return True

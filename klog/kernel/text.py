@@ -1,0 +1,50 @@
+"""Columns as text: the compiled functions, or their twins in pure Python.
+
+`IMPLEMENTATION` says which ones run; `_pytext` and `_pyjsontext` state the meaning of the functions.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from klog.kernel._pytext import AUTO, BASE64, HEX, NONE, UTF8, java_text
+from klog.kernel.twins import members
+
+if TYPE_CHECKING:
+    from klog.kernel._pyjsontext import jsonl_batches, jsonl_records
+    from klog.kernel._pytext import (
+        IMPLEMENTATION,
+        first_unshown_control,
+        kafka_batches,
+        kafka_deep,
+        kafka_records,
+        offset_gaps,
+    )
+else:
+    jsonl_batches, jsonl_records = members(
+        "klog.kernel._jsontext", "klog.kernel._pyjsontext", ["jsonl_batches", "jsonl_records"]
+    )
+    _kafka_names = ["IMPLEMENTATION", "kafka_batches", "kafka_deep", "kafka_records"]
+    IMPLEMENTATION, kafka_batches, kafka_deep, kafka_records = members(
+        "klog.kernel._text", "klog.kernel._pytext", _kafka_names
+    )
+    first_unshown_control, offset_gaps = members(
+        "klog.kernel._text", "klog.kernel._pytext", ["first_unshown_control", "offset_gaps"]
+    )
+
+__all__ = [
+    "AUTO",
+    "BASE64",
+    "HEX",
+    "IMPLEMENTATION",
+    "NONE",
+    "UTF8",
+    "first_unshown_control",
+    "java_text",
+    "jsonl_batches",
+    "jsonl_records",
+    "kafka_batches",
+    "kafka_deep",
+    "kafka_records",
+    "offset_gaps",
+]

@@ -1,0 +1,1 @@
+"""Finds, merges and compares the replicas of a partition offline: for exports, diffs, read-only brokers."""

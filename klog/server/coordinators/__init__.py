@@ -1,0 +1,1 @@
+"""The coordinators inside a broker: their configs, logs, timers and threads."""

@@ -1,0 +1,1 @@
+"""Handlers of requests about brokers, replicas and the controller."""

@@ -1,0 +1,1 @@
+"""Handlers of requests about configs and loggers."""

@@ -1,0 +1,1 @@
+"""Handlers of requests that write, read, find and delete records."""

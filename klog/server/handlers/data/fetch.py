@@ -1,0 +1,417 @@
+"""Answers Fetch requests with ranges of partitions' files, at once or when there are enough bytes.
+
+Rules: Kafka's `KafkaApis.handleFetchRequest` and `ReplicaManager.fetchMessages`; KIP-74 (sizes), KIP-98
+(isolation), KIP-227 (sessions), KIP-320 and KIP-595 (leader epochs, diverging logs), KIP-392 (consumers that
+read from followers), KIP-516 (topic ids), KIP-951 (the new leader along with an error). Records are sent
+as slices of the segments' files. A follower's fetch also tells the replica manager how far the follower is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import groupby
+from typing import Final
+
+from klog.formats.errors import UsageError
+from klog.protocol.error_codes import ErrorCode
+from klog.protocol.fetch_request import FetchRequest, decode_fetch_request
+from klog.protocol.fetch_response import (
+    NOT_DIVERGING,
+    FetchResponse,
+    PartitionFetched,
+    TopicFetched,
+    encode_fetch_response,
+)
+from klog.protocol.file_slice import BodyPart, FileSlice
+from klog.protocol.leader_hints import NO_LEADER, NodeEndpoint
+from klog.replication.follower import FollowerFetch
+from klog.replication.partition import CONSUMER, Partition
+from klog.replication.purgatory import Purgatory
+from klog.replication.quota import ReplicationQuota
+from klog.replication.reading import (
+    NO_REPLICA,
+    DelayedFetch,
+    Fetched,
+    FetchEntry,
+    FetchLimits,
+    Reads,
+    is_quiet,
+    read_all,
+)
+from klog.server.counters.topic_stats import BrokerTopicStats
+from klog.server.handlers.answers import InBackground
+from klog.server.handlers.data.fetch_sessions import (
+    Answers,
+    FetchContext,
+    FetchSessions,
+    SessionKey,
+    SessionPartition,
+    Wanted,
+)
+from klog.server.handlers.partition_lookup import Key, PartitionLookup
+from klog.server.logs.replica_selection import RackAwareSelector
+from klog.server.network.request import Request
+from klog.storage.log.cold_reads import ColdReadError
+
+_STORAGE_ERROR_FROM: Final = 6
+_ZSTD_FROM: Final = 10
+_FROM_FOLLOWERS_FROM: Final = 11
+_TOPIC_IDS_FROM: Final = 13
+_HINTS_FROM: Final = 16
+_READ_COMMITTED: Final = 1
+_ISOLATION_LEVELS: Final = frozenset((0, _READ_COMMITTED))
+_UNKNOWN: Final = -1
+_NO_RECORDS: Final = b""
+_LOADS_MAX: Final = 64  # more than the pages that the search in one index looks at
+
+# Errors that this broker causes. The others come from metadata or from the client's position.
+_FAILURES: Final = frozenset((ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.CORRUPT_MESSAGE))
+_NO_ERROR: Final = int(ErrorCode.NONE)
+
+
+class FetchHandler:
+    """Answers Fetch requests. `max_bytes` is `fetch.max.bytes`.
+
+    A network thread does not wait for the disk: what is not in the page cache is read by `run_in_background`.
+    `selector` sends consumers to near replicas (KIP-392). `quota` is the limit for what followers read.
+    """
+
+    def __init__(
+        self,
+        lookup: PartitionLookup,
+        sessions: FetchSessions,
+        purgatory: Purgatory[DelayedFetch],
+        clock_ms: Callable[[], int],
+        max_bytes: int,
+        topic_stats: BrokerTopicStats,
+        run_in_background: InBackground | None = None,
+        selector: RackAwareSelector | None = None,
+        quota: ReplicationQuota | None = None,
+    ) -> None:
+        self._quota = quota
+        self._selector = selector
+        self._lookup = lookup
+        self._topic_stats = topic_stats.topics
+        self._sessions = sessions
+        self._purgatory = purgatory
+        self._clock_ms = clock_ms
+        self._max_bytes = max_bytes
+        self._run_in_background = run_in_background
+
+    def handle(self, request: Request) -> None:
+        """Read what the request asks for, and answer it now or later."""
+        version = request.api_version
+        fetch = decode_fetch_request(version, request.body)
+        if fetch.replica_id >= 0:
+            request.from_follower = True
+        context = self._sessions.context(
+            fetch.session_id,
+            fetch.session_epoch,
+            self._wanted(fetch),
+            _forgotten(fetch),
+            uses_topic_ids=version >= _TOPIC_IDS_FROM,
+        )
+        pending = _Pending(request, fetch, context, self._limits(version, fetch))
+        if self._run_in_background is None or request.on_io_thread:
+            self._go_on(pending, self._read(pending))
+            return
+        try:
+            reads = self._read(pending, may_wait=False)
+        except ColdReadError as cold:
+            # This thread serves others meanwhile.
+            self._run_in_background(request, partial(self._read_from_disk, pending, cold))
+        else:
+            self._go_on(pending, reads)
+
+    def _read_from_disk(self, pending: _Pending, cold: ColdReadError, _: Request) -> None:
+        """Load what is not in the page cache without the log's lock, so that others can go on appending."""
+        for _load in range(_LOADS_MAX):
+            cold.load()
+            try:
+                reads = self._read(pending, may_wait=False)
+            except ColdReadError as next_cold:
+                cold = next_cold
+            else:
+                break
+        else:
+            reads = self._read(pending)
+        self._go_on(pending, reads)
+
+    def _go_on(self, pending: _Pending, reads: Reads) -> None:
+        """Answer now, or wait for more records."""
+        fetch = pending.fetch
+        if fetch.replica_id >= 0:
+            # Before the answer waits, and also for partitions without new records.
+            follower = FollowerFetch(fetch.replica_id, fetch.replica_epoch, self._clock_ms())
+            self._lookup.replicas.record_fetch(follower, pending.quiet, reads.fetched)
+        if reads.answer_now or fetch.max_wait_ms <= 0:
+            self._answer(pending, reads)
+            return
+        operation = DelayedFetch(
+            self._clock_ms() + fetch.max_wait_ms,
+            self._lookup.replicas,
+            reads,
+            pending.quiet,
+            pending.limits,
+            partial(self._read, pending),
+            partial(self._answer, pending),
+        )
+        self._purgatory.watch(operation, operation.keys)
+
+    def failed(self, request: Request, error: ErrorCode) -> list[BodyPart] | None:
+        """The answer to a request whose handling failed."""
+        version, topics = request.api_version, []
+        fetch = decode_fetch_request(version, request.body)
+        if version < _TOPIC_IDS_FROM:
+            # Versions below 7 have no error of the whole request.
+            topics = [
+                TopicFetched(topic, None, [_not_served(each[0], error) for each in partitions])
+                for topic, _, partitions in fetch.topics
+            ]
+        return encode_fetch_response(version, FetchResponse(topics, error, fetch.session_id))
+
+    # -- what is asked for -----------------------------------------------------------------------------------
+
+    def _wanted(self, fetch: FetchRequest) -> Wanted:
+        wanted: Wanted = {}
+        for topic, topic_id, partitions in fetch.topics:
+            name = topic
+            if topic_id is not None:
+                name = self._lookup.topic_name(topic_id)
+            known_by = topic_id or topic or ""
+            for index, epoch, offset, fetched_epoch, start, max_bytes in partitions:
+                # A topic whose id is unknown has no name yet; no topic is called "".
+                wanted[known_by, index] = FetchEntry(
+                    (name or "", index), offset, max_bytes, epoch, fetched_epoch, start, topic_id
+                )
+        return wanted
+
+    def _limits(self, version: int, fetch: FetchRequest) -> FetchLimits:
+        """Raises `UsageError`."""
+        replica_id = fetch.replica_id
+        if fetch.isolation_level not in _ISOLATION_LEVELS:
+            raise UsageError(f"there is no isolation level {fetch.isolation_level}")
+        max_bytes = min(fetch.max_bytes, self._max_bytes)
+        prefer = None
+        if self._selector is not None and replica_id == CONSUMER and version >= _FROM_FOLLOWERS_FROM:
+            prefer = self._selector.for_rack(fetch.rack_id)
+        return FetchLimits(
+            min(fetch.min_bytes, max_bytes),
+            max_bytes,
+            replica_id,
+            fetch.isolation_level == _READ_COMMITTED and replica_id < 0,
+            replica_id >= 0 or (replica_id == CONSUMER and version < _FROM_FOLLOWERS_FROM),
+            prefer,
+            partial(self._is_throttled, replica_id) if replica_id >= 0 and self._quota is not None else None,
+        )
+
+    def _is_throttled(self, replica_id: int, partition: Partition) -> bool:
+        """Whether a follower is sent nothing of a partition now. Replicas in sync are never held back."""
+        quota = self._quota
+        return (
+            quota is not None
+            and replica_id not in partition.state.isr.committed
+            and quota.is_throttled(partition.topic_partition)
+            and quota.exceeded(self._clock_ms())
+        )
+
+    def _read(self, pending: _Pending, *, may_wait: bool = True) -> Reads:
+        """Read the partitions. Some are noted as `refused`, and those without changes as `quiet`."""
+        lookup, context, limits = self._lookup, pending.context, pending.limits
+        partitions = lookup.replicas.partitions
+        quiet: list[SessionPartition] = []
+        asked = list(context.wanted.items())
+        for key, told in context.told:
+            partition = partitions.get(told.entry.key)
+            if partition is not None and is_quiet(partition, told, limits):
+                quiet.append(told)
+            else:
+                asked.append((key, told.entry))
+        entries, pending.refused = self._readable(asked)
+        pending.quiet = quiet
+        if not entries and not quiet:
+            return Reads([], 0, answer_now=True)
+        return read_all(lookup.replicas, entries, limits, lookup.missing, may_wait=may_wait)
+
+    def _readable(self, asked: Iterable[tuple[SessionKey, FetchEntry]]) -> tuple[list[FetchEntry], Answers]:
+        """The partitions that the cluster knows, and the refusals of the others, unknown ids first."""
+        known = self._lookup.known
+        entries: list[FetchEntry] = []
+        nameless: Answers = []
+        refused: Answers = []
+        for key, wanted in asked:
+            entry = wanted
+            if not entry.key[0] and entry.topic_id is not None:
+                # The topic may have become known since the session named it.
+                name = self._lookup.topic_name(entry.topic_id)
+                if name is None:
+                    nameless.append((key, _not_known(entry.key[1], ErrorCode.UNKNOWN_TOPIC_ID)))
+                    continue
+                entry = entry._replace(key=(name, entry.key[1]))
+            if known(entry.key):
+                entries.append(entry)
+            else:
+                refused.append((key, _not_known(entry.key[1], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)))
+        return entries, nameless + refused
+
+    # -- what is answered ------------------------------------------------------------------------------------
+
+    def _answer(self, pending: _Pending, reads: Reads) -> None:
+        request, fetch = pending.request, pending.fetch
+        version = request.api_version
+        committed = pending.limits.committed
+        nodes: dict[int, NodeEndpoint] = {}
+        answers: Answers = []
+        self._count(reads, fetch.replica_id)
+        for topic, several in groupby(told.entry.key[0] for told in pending.quiet):
+            self._topic_stats[topic].fetches += sum(1 for _ in several)
+        for found in reads.fetched:
+            entry = found.entry
+            answer = _answer_of(found, committed=committed)
+            if answer.error_code != _NO_ERROR:
+                answer = self._explained(request, entry.key, answer, nodes)
+            answers.append(((entry.topic_id or entry.key[0], entry.key[1]), answer))
+        answers += pending.refused
+        finished = self._sessions.finish(
+            pending.context,
+            answers,
+            privileged=fetch.replica_id >= 0,
+            uses_topic_ids=version >= _TOPIC_IDS_FROM,
+        )
+        told = finished.answers
+        if version < _ZSTD_FROM:
+            told = [(key, self._as_known(str(key[0]), answer)) for key, answer in told]
+        response = FetchResponse(
+            _by_topic(version, told),
+            finished.error,
+            finished.session_id,
+            0,
+            tuple(nodes.values()) if nodes else (),
+        )
+        request.respond(encode_fetch_response(version, response))
+
+    def _count(self, reads: Reads, replica_id: int) -> None:
+        for found in reads.fetched:
+            entry, error, read = found.entry, found.error, found.read
+            stats = self._topic_stats[entry.key[0]]
+            stats.fetches += 1
+            if error:
+                stats.failed_fetches += error in _FAILURES
+            elif read is None:
+                continue
+            elif replica_id < 0:
+                stats.bytes_out += read.size
+            elif read.size:
+                stats.replication_bytes_out += read.size
+                if self._quota is not None and self._quota.is_throttled(entry.key):
+                    self._quota.record(read.size, self._clock_ms())
+                if self._is_added(entry.key, replica_id):
+                    stats.reassignment_bytes_out += read.size
+
+    def _is_added(self, key: Key, replica_id: int) -> bool:
+        """Whether a reassignment adds this replica to the partition."""
+        partition = self._lookup.replicas.partitions.get(key)
+        return partition is not None and replica_id in partition.state.assignment.adding
+
+    def _explained(
+        self, request: Request, key: Key, answer: PartitionFetched, nodes: dict[int, NodeEndpoint]
+    ) -> PartitionFetched:
+        """An error as clients of this version understand it, with the current leader."""
+        error = ErrorCode(answer.error_code)
+        if request.api_version >= _HINTS_FROM:
+            hint, endpoint = self._lookup.leader(key, error, request.listener)
+            if endpoint is not None:
+                nodes[endpoint.node_id] = endpoint
+            return answer if hint == NO_LEADER else answer._replace(current_leader=hint)
+        if request.api_version < _STORAGE_ERROR_FROM and error is ErrorCode.KAFKA_STORAGE_ERROR:
+            return answer._replace(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return answer
+
+    def _as_known(self, topic: str, answer: PartitionFetched) -> PartitionFetched:
+        """The answer for a version without zstd. The session is not affected by the refusal."""
+        partition = self._lookup.replicas.partitions.get((topic, answer.partition))
+        if partition is None or partition.log.config.compression_type != "zstd":
+            return answer
+        return _not_served(answer.partition, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+
+
+class _Pending:
+    """A request that is not answered yet."""
+
+    __slots__ = ("context", "fetch", "limits", "quiet", "refused", "request")
+
+    def __init__(
+        self, request: Request, fetch: FetchRequest, context: FetchContext, limits: FetchLimits
+    ) -> None:
+        self.request = request
+        self.fetch = fetch
+        self.context = context
+        self.limits = limits
+        self.quiet: Sequence[SessionPartition] = ()
+        self.refused: Answers = []
+
+
+def _forgotten(fetch: FetchRequest) -> list[SessionKey]:
+    return [
+        (topic_id or topic or "", index)
+        for topic, topic_id, partitions in fetch.forgotten
+        for index in partitions
+    ]
+
+
+# An error of a partition, in Kafka's three forms: they differ in what is null and what is empty.
+
+
+def _not_served(partition: int, error: ErrorCode) -> PartitionFetched:
+    """The request failed, or is too old for the partition: no transactions, null for records."""
+    return PartitionFetched(partition, error, _UNKNOWN, aborted_transactions=(), records=None)
+
+
+def _not_known(partition: int, error: ErrorCode) -> PartitionFetched:
+    """The cluster has no such partition: no transactions, no records."""
+    return PartitionFetched(partition, error, _UNKNOWN, aborted_transactions=(), records=_NO_RECORDS)
+
+
+def _not_read(partition: int, error: ErrorCode) -> PartitionFetched:
+    """The replica could not be read: null for transactions, no records."""
+    return PartitionFetched(partition, error, _UNKNOWN, aborted_transactions=None, records=_NO_RECORDS)
+
+
+def _answer_of(found: Fetched, *, committed: bool) -> PartitionFetched:
+    read, index = found.read, found.entry.key[1]
+    if read is None:
+        return _not_read(index, found.error)
+    file = read.file
+    diverging, aborted = NOT_DIVERGING, None
+    if found.diverging is not None:
+        diverging = found.diverging
+    elif committed and found.preferred_replica == NO_REPLICA:
+        aborted = [(txn.producer_id, txn.first_offset) for txn in read.aborted]
+    return PartitionFetched(
+        index,
+        _NO_ERROR,
+        read.high_watermark,
+        read.last_stable_offset,
+        read.log_start_offset,
+        aborted,
+        found.preferred_replica,
+        _NO_RECORDS if file is None else FileSlice(file, read.position, read.size),
+        diverging,
+    )
+
+
+def _by_topic(version: int, answers: Answers) -> list[TopicFetched]:
+    """Answers grouped by topic if they follow each other. The order stays: clients read in this order."""
+    topics: list[TopicFetched] = []
+    last: object = None
+    for (topic, _), answer in answers:
+        if not topics or topic != last:
+            last = topic
+            if version >= _TOPIC_IDS_FROM:
+                topics.append(TopicFetched(None, topic, [answer]))  # type: ignore[arg-type]
+            else:
+                topics.append(TopicFetched(topic, None, [answer]))  # type: ignore[arg-type]
+        else:
+            topics[-1].partitions.append(answer)
+    return topics

@@ -1,0 +1,22 @@
+from klog.protocol.usual_fetch cimport UsualFetch as Usual
+from klog.replication.partition cimport Partition as Replica
+from klog.replication.replica_manager cimport ReplicaManager as Replicas
+from klog.server.handlers.data.fetch_sessions cimport FetchSessions as Sessions
+from klog.server.handlers.data.remembered_targets cimport RememberedTargets as Targets, Target as Remembered
+from klog.server.counters.request_times cimport Timing as Times
+
+
+cdef class FetchRuns:
+    cdef Replicas _replicas
+    cdef Targets _targets
+    cdef Sessions _sessions
+    cdef object _max_bytes
+    cdef object _topic_stats
+    cdef Times _timing
+    cdef object _clock_ns
+    cdef bint _may_choose_replica
+
+    cpdef handle(self, connection, bytearray buffer, Py_ssize_t start, Py_ssize_t end)
+    cdef _read(self, Usual fetch, Replica partition)
+    cdef _read_in_session(self, Usual fetch, Remembered target)
+    cdef bint _are_quiet(self, list others, Usual fetch)

@@ -1,0 +1,1 @@
+"""Handlers of requests that describe, create, grow and delete topics."""

@@ -1,0 +1,223 @@
+"""Reads the TLS configs of a listener, makes the contexts for its connections, and checks replacements.
+
+Rules: `ssl.*` of Kafka's documentation, "Broker Configs"; KIP-651 (PEM: a key and a certificate chain in one
+file, or each in a config of its own); KIP-226 and KIP-978 (a listener takes another certificate while the
+broker runs, for the same holder unless `ssl.allow.dn.changes`, `ssl.allow.san.changes`).
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from klog.config.broker import BrokerConfig
+from klog.config.keys import ConfigError, Value, text_of
+from klog.config.pem import Pem
+from klog.formats.errors import FormatError, UsageError
+from klog.server.network.certificates import Holder, holder_of
+
+_HIDDEN: Final = "[hidden]"
+# Ascending. Kafka's JVMs do not use the older ones either, unless java.security allows them.
+_TLS_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+_TLS_TOO_OLD: Final = ("TLSv1", "TLSv1.1")
+_VERIFY: Final = {"required": ssl.CERT_REQUIRED, "requested": ssl.CERT_OPTIONAL, "none": ssl.CERT_NONE}
+
+
+class TlsSettings(NamedTuple):
+    """The TLS configs of a listener."""
+
+    keystore: Pem
+    key_password: str | None
+    truststore: Pem | None
+    client_auth: str
+    oldest: ssl.TLSVersion
+    newest: ssl.TLSVersion
+    checks_names: bool
+    allow_dn_changes: bool
+    allow_san_changes: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """TLS of a listener, ready for use.
+
+    `context` serves connections. `to_brokers` connects to the listeners of the same name of other brokers.
+    `stamp` holds times and sizes of the files, by which a change is seen. `holder` is of the certificate.
+    """
+
+    settings: TlsSettings
+    stamp: tuple[tuple[int, int], ...]
+    holder: Holder
+    context: ssl.SSLContext
+    to_brokers: ssl.SSLContext
+
+
+def read_tls(config: BrokerConfig, listener: str, present: Tls | None = None) -> Tls:
+    """TLS for a listener. If neither configs nor files have changed, it is `present` itself.
+
+    Raises `ConfigError`.
+    """
+    settings = _settings(config, listener)
+    try:
+        stamp = _stamp(settings)
+        if present is not None and present.settings == settings and present.stamp == stamp:
+            return present
+        holder = holder_of(settings.keystore.read())
+        return Tls(settings, stamp, holder, _context(settings), _to_brokers(settings))
+    except (OSError, ValueError, FormatError) as error:
+        # What OpenSSL refuses is an OSError, too. What cannot be given to OpenSSL, such as a very long
+        # password, is a ValueError.
+        keystore = settings.keystore
+        raise ConfigError(keystore.config, keystore.shown, f"cannot be used: {error}") from error
+
+
+def check_between_brokers(tls: Tls) -> None:
+    """Makes a handshake of a broker with itself, without a check of host names: if it fails, no broker of a
+    cluster with these configs can connect to another. Raises `ConfigError`.
+    """
+    settings = tls.settings
+    try:
+        client = _to_brokers(settings._replace(checks_names=False))
+        _shake_hands(client, tls.context)
+    except OSError as error:
+        truststore = settings.truststore
+        raise ConfigError(
+            "ssl.truststore.location" if truststore is None else truststore.config,
+            str(None if truststore is None else truststore.shown),
+            f"brokers could not connect to each other: {error}",
+            cure="name a file with the certificate of the authority that has signed those of the brokers",
+        ) from error
+
+
+def _shake_hands(client: ssl.SSLContext, server: ssl.SSLContext) -> None:
+    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+    waiting = [
+        client.wrap_bio(to_client, to_server),
+        server.wrap_bio(to_server, to_client, server_side=True),
+    ]
+    while waiting:
+        # In each turn one side has something new to read, or fails.
+        waiting = [side for side in waiting if _wants_more(side)]
+
+
+def _wants_more(side: ssl.SSLObject) -> bool:
+    try:
+        side.do_handshake()
+    except ssl.SSLWantReadError:
+        return True
+    return False
+
+
+def check_replacement(listener: str, old: Tls, new: Tls) -> None:
+    """Raises `UsageError` if a running listener must not go on with `new`."""
+    failed = f"Validation of dynamic config update of listener {listener} failed:"
+    if old.settings.truststore is None and new.settings.truststore is not None:
+        raise UsageError(
+            f"{failed} Cannot add SSL truststore to an existing listener for which no truststore was"
+            " configured."
+        )
+    if not new.settings.allow_dn_changes and old.holder.subject != new.holder.subject:
+        raise UsageError(f"{failed} Keystore DistinguishedName does not match")
+    if not new.settings.allow_san_changes and not new.holder.names >= old.holder.names:
+        raise UsageError(f"{failed} Keystore SubjectAltNames do not match")
+
+
+def _settings(config: BrokerConfig, listener: str) -> TlsSettings:
+    def text(key: str) -> str | None:
+        return text_of(config.for_listener(listener, key)) or None
+
+    return TlsSettings(
+        _keystore(text, listener),
+        text("ssl.key.password"),
+        _truststore(text),
+        text("ssl.client.auth") or "none",
+        *_versions(config.for_listener(listener, "ssl.enabled.protocols")),
+        text("ssl.endpoint.identification.algorithm") is not None,
+        config.flag("ssl.allow.dn.changes"),
+        config.flag("ssl.allow.san.changes"),
+    )
+
+
+def _versions(protocols: Value) -> tuple[ssl.TLSVersion, ssl.TLSVersion]:
+    """The oldest and the newest version of `ssl.enabled.protocols`; OpenSSL allows those between them, too.
+
+    Raises `ConfigError`.
+    """
+    key, names = "ssl.enabled.protocols", protocols if isinstance(protocols, tuple) else ()
+    unknown = [name for name in names if name not in (*_TLS_VERSIONS, *_TLS_TOO_OLD)]
+    found = [version for name, version in _TLS_VERSIONS.items() if name in names]
+    if unknown or not found:
+        raise ConfigError(key, ",".join(names), f"one of {', '.join(_TLS_VERSIONS)} must be enabled")
+    return found[0], found[-1]
+
+
+def _keystore(text: Callable[[str], str | None], listener: str) -> Pem:
+    location = text("ssl.keystore.location")
+    key, chain = text("ssl.keystore.key"), text("ssl.keystore.certificate.chain")
+    if text("ssl.keystore.type") != "PEM" or location is key is chain is None:
+        raise ConfigError(
+            "ssl.keystore.location",
+            str(location),
+            f"listener {listener} needs a key and a certificate chain in one PEM file",
+            cure="set ssl.keystore.type=PEM and ssl.keystore.location",
+        )
+    if text("ssl.keystore.password") is not None:
+        why = "a PEM store has no password, only its key has one: ssl.key.password"
+        raise ConfigError("ssl.keystore.password", _HIDDEN, why)
+    if key is chain is None:
+        return Pem("ssl.keystore.location", location)
+    if key is None or chain is None:
+        why = "ssl.keystore.key and ssl.keystore.certificate.chain belong together"
+        raise ConfigError("ssl.keystore.key", _HIDDEN, why)
+    if location is not None:
+        why = "ssl.keystore.location names another key store"
+        raise ConfigError("ssl.keystore.key", _HIDDEN, why, cure="set only one of them")
+    return Pem("ssl.keystore.key", None, f"{chain}\n{key}")
+
+
+def _truststore(text: Callable[[str], str | None]) -> Pem | None:
+    location, certificates = text("ssl.truststore.location"), text("ssl.truststore.certificates")
+    if certificates is None:
+        return None if location is None else Pem("ssl.truststore.location", location)
+    if location is not None or text("ssl.truststore.type") != "PEM":
+        why = "they need ssl.truststore.type=PEM and no ssl.truststore.location"
+        raise ConfigError("ssl.truststore.certificates", _HIDDEN, why)
+    return Pem("ssl.truststore.certificates", None, certificates)
+
+
+def _stamp(settings: TlsSettings) -> tuple[tuple[int, int], ...]:
+    stores = (settings.keystore, settings.truststore)
+    found = [os.stat(each.path) for each in stores if each is not None and each.path is not None]
+    return tuple((each.st_mtime_ns, each.st_size) for each in found)
+
+
+def _context(settings: TlsSettings) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    _load(context, settings)
+    if settings.truststore is not None:
+        with settings.truststore.as_file() as path:
+            context.load_verify_locations(path)
+    context.verify_mode = _VERIFY[settings.client_auth]
+    return context
+
+
+def _to_brokers(settings: TlsSettings) -> ssl.SSLContext:
+    """The context has the listener's own certificate: other brokers may ask for one."""
+    if settings.truststore is None:
+        context = ssl.create_default_context()
+    else:
+        with settings.truststore.as_file() as path:
+            context = ssl.create_default_context(cafile=path)
+    context.check_hostname = settings.checks_names
+    _load(context, settings)
+    return context
+
+
+def _load(context: ssl.SSLContext, settings: TlsSettings) -> None:
+    context.minimum_version, context.maximum_version = settings.oldest, settings.newest
+    with settings.keystore.as_file() as path:
+        # Without a password OpenSSL would ask for that of an encrypted key on the terminal.
+        context.load_cert_chain(path, password=settings.key_password or "")

@@ -1,0 +1,1 @@
+"""What a broker says to other brokers and to the controller."""

@@ -1,0 +1,101 @@
+"""Sends the controller's requests to brokers: a thread for each broker, which runs a `ControlDriver`.
+
+From Kafka's ControllerChannelManager. A `BrokerChannel` carries one request and its response.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from klog.controller.events import ResponseReceived
+from klog.drivers.control_requests import RETRY_BACKOFF_MS, ControlDriver, QueuedRequest
+from klog.metadata.control_requests import ControlRequest, ControlResponse
+from klog.metadata.values import BrokerRegistration
+from klog.server.threads.driver_thread import DriverThread, Reply
+from klog.storage.log.scheduler import monotonic_ms
+
+_RETRY_S: Final = RETRY_BACKOFF_MS / 1000
+
+
+class BrokerChannel(Protocol):
+    """A connection to one broker, which is opened when it is needed and again after a failure."""
+
+    def send(self, request: ControlRequest) -> ControlResponse:
+        """Sends a request and waits for the response. Raises KlogError; the caller then sends it again."""
+
+    def close(self) -> None:
+        """Closes the connection, also while another thread waits in `send`."""
+
+
+class BrokerChannels:
+    """A BrokerRequestQueue over channels.
+
+    `connect` makes a broker's channel and does not block. `on_response` is called on the broker's own thread,
+    as is `on_taken`, with the broker's id and the nanoseconds that a request has waited in its queue.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[BrokerRegistration], BrokerChannel],
+        on_response: Callable[[ResponseReceived], None],
+        retry_backoff_ms: int = RETRY_BACKOFF_MS,
+        on_taken: Callable[[int, int], None] = lambda broker_id, waited_ns: None,  # noqa: ARG005
+    ) -> None:
+        self._connect = connect
+        self._on_taken = on_taken
+        self._on_response = on_response
+        self._retry_backoff_ms = retry_backoff_ms
+        self._senders: dict[int, _Sender] = {}
+
+    def add_broker(self, broker: BrokerRegistration) -> None:
+        broker_id = broker.broker_id
+        if broker_id not in self._senders:
+
+            def taken(queued: QueuedRequest) -> None:
+                self._on_taken(broker_id, time.monotonic_ns() - queued.queued_ns)
+
+            driver = ControlDriver(broker_id, self._on_response, taken, self._retry_backoff_ms)
+            self._senders[broker_id] = _Sender(broker_id, driver, self._connect(broker))
+
+    def remove_broker(self, broker_id: int) -> None:
+        sender = self._senders.pop(broker_id, None)
+        if sender is not None:
+            sender.stop()
+
+    def send(self, broker_id: int, request: ControlRequest) -> None:
+        sender = self._senders.get(broker_id)
+        if sender is not None:
+            sender.driver.put(request, time.monotonic_ns())
+
+    def queued(self) -> dict[int, int]:
+        return {broker_id: sender.driver.queued for broker_id, sender in list(self._senders.items())}
+
+    def close(self) -> None:
+        for broker_id in list(self._senders):
+            self.remove_broker(broker_id)
+
+
+class _Sender:
+    """The driver and the thread of one broker."""
+
+    def __init__(self, broker_id: int, driver: ControlDriver, channel: BrokerChannel) -> None:
+        self.driver = driver
+        self._channel = channel
+        self._thread = DriverThread(
+            f"klog-controller-to-{broker_id}", driver, self._send, monotonic_ms, retry_s=_RETRY_S
+        )
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Does not wait for the thread, which ends as soon as its channel is closed."""
+        self._thread.stop()
+        self._channel.close()
+
+    def _send(self, queued: QueuedRequest, reply: Reply[ControlResponse]) -> None:
+        try:
+            reply(self._channel.send(queued.request))
+        except Exception as error:
+            # An exception of any kind: the request is sent again, and the driver logs the first failure.
+            reply(error)

@@ -1,0 +1,124 @@
+"""Asks the controller to move the leaderships of this broker to others before the broker stops.
+
+Rules: Kafka's `KafkaServer.controlledShutdown` and its configs `controlled.shutdown.*`. A broker that is
+alone has nobody to hand over to. If there is no controller, Kafka sleeps between its attempts; klog looks for
+one during that time.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from klog.config.broker import BrokerConfig
+from klog.formats.errors import KlogError
+from klog.protocol.apis import ApiKey
+from klog.protocol.entity_fields import Entity
+from klog.protocol.error_codes import ErrorCode
+from klog.protocol.interbroker.controlled_shutdown import ControlledShutdownRequest
+from klog.server.peers.broker_messages import known_error
+from klog.server.peers.controller_channel import Build, Reply
+
+_log = logging.getLogger(__name__)
+
+_LOOK_EVERY_S: Final = 0.1
+_NAMED: Final = 10
+
+
+class Send(Protocol):
+    """Sends a request to the controller (`ToController.send`)."""
+
+    def __call__(
+        self, api_key: int, build: Build, reply: Reply, *, timeout_ms: int | None = None
+    ) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ShutdownSettings:
+    """The configs `controlled.shutdown.*`."""
+
+    is_enabled: bool
+    attempts: int
+    backoff_ms: int
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> ShutdownSettings:
+        return cls(
+            config.flag("controlled.shutdown.enable"),
+            config.number("controlled.shutdown.max.retries"),
+            config.number("controlled.shutdown.retry.backoff.ms"),
+        )
+
+
+def hand_over(
+    settings: ShutdownSettings,
+    send: Send,
+    broker_id: int,
+    broker_epoch: Callable[[], int],
+    is_over: Callable[[], bool],
+) -> bool:
+    """Have all leaderships moved that others can take over. Returns whether that succeeded.
+
+    `is_over` ends the waiting when it becomes true: nobody is left to take over, or the stop is urgent.
+    """
+    request = ControlledShutdownRequest
+    for attempt in range(1, settings.attempts + 1):
+        end_s = time.monotonic() + settings.backoff_ms / 1000
+        failure = _attempt(
+            send, lambda _: request(broker_id=broker_id, broker_epoch=broker_epoch()), end_s, is_over
+        )
+        if failure is None:
+            _log.info("other brokers have taken over what this broker led")
+            return True
+        if is_over():
+            break
+        left = settings.attempts - attempt
+        _log.warning("the controlled shutdown failed, %d attempts are left: %s", left, failure)
+        if left:
+            _wait(end_s, is_over)
+    _log.warning("the broker stops without handing over all that it leads")
+    return False
+
+
+def _attempt(send: Send, build: Build, end_s: float, is_over: Callable[[], bool]) -> str | None:
+    """Why an attempt has failed, None if it has not. A controller is looked for until `end_s`."""
+    while True:
+        answer = _ask(send, build, end_s, is_over)
+        if isinstance(answer, KlogError):
+            return str(answer)
+        if answer.error_code != ErrorCode.STALE_CONTROLLER_EPOCH or time.monotonic() > end_s:
+            break
+        # The one that was asked is not the controller any more, and the next one will be known soon.
+        _wait(time.monotonic() + _LOOK_EVERY_S, is_over)
+    if answer.error_code != ErrorCode.NONE:
+        return f"the controller answered {known_error(answer.error_code).name}"
+    remaining = [f"{each.topic_name}-{each.partition_index}" for each in answer.remaining_partitions]
+    if remaining:
+        more = f" and {len(remaining) - _NAMED} more" if len(remaining) > _NAMED else ""
+        return f"no other broker can lead {', '.join(remaining[:_NAMED])}{more}"
+    return None
+
+
+def _ask(send: Send, build: Build, end_s: float, is_over: Callable[[], bool]) -> Entity | KlogError:
+    answered = threading.Event()
+    answers: list[Entity | KlogError] = []
+
+    def reply(answer: Entity | KlogError) -> None:
+        answers.append(answer)
+        answered.set()
+
+    timeout_ms = max(0, int((end_s - time.monotonic()) * 1000))
+    send(ApiKey.CONTROLLED_SHUTDOWN, build, reply, timeout_ms=timeout_ms)
+    while not answered.wait(_LOOK_EVERY_S):
+        if is_over():
+            return KlogError("the controller has not answered yet")
+    return answers[0]
+
+
+def _wait(until_s: float, is_over: Callable[[], bool]) -> None:
+    while (left_s := until_s - time.monotonic()) > 0 and not is_over():
+        time.sleep(min(left_s, _LOOK_EVERY_S))

@@ -1,0 +1,1 @@
+"""Files and directories of a log directory: names, listings, locks, atomic writes."""

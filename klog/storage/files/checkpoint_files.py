@@ -1,0 +1,77 @@
+"""Reads and writes the checkpoint files of log directories and partitions.
+
+`klog.formats.checkpoints` defines the formats. Errors carry the path of the file.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from klog.formats.checkpoints import (
+    EpochEntry,
+    OffsetCheckpoint,
+    OffsetEntry,
+    build_offsets,
+    parse_epochs,
+    parse_offsets,
+)
+from klog.formats.errors import FormatError
+from klog.formats.names import FileKind, TopicPartition
+from klog.storage.files.files import read_small, write_atomically
+from klog.storage.files.partition_files import PartitionFiles
+
+_Parsed = TypeVar("_Parsed")
+
+
+def read_parsed(path: str, parse: Callable[[bytes], _Parsed]) -> _Parsed:
+    """What a small file holds. Raises `StorageError`, and `FormatError` with the path of the file."""
+    data = read_small(path)
+    try:
+        return parse(data)
+    except FormatError as error:
+        raise error.at(path) from None
+
+
+def read_offsets(path: str) -> dict[TopicPartition, int]:
+    """The offsets of a checkpoint by partition; if it names a partition twice, the last entry wins.
+
+    Empty if there is no such file. Raises `FormatError`, `StorageError`.
+    """
+    if not os.path.exists(path):
+        return {}
+    return {entry.partition: entry.offset for entry in read_parsed(path, parse_offsets).entries}
+
+
+def packed_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
+    """The bytes of a checkpoint with these offsets."""
+    return build_offsets(OffsetCheckpoint(tuple(OffsetEntry(*entry) for entry in offsets.items())))
+
+
+def write_offsets(path: str, offsets: Mapping[TopicPartition, int]) -> None:
+    """Replace the checkpoint at `path`. Raises `StorageError`."""
+    write_atomically(path, packed_offsets(offsets))
+
+
+def read_leader_epochs(directory: str) -> tuple[EpochEntry, ...]:
+    """The entries of a partition's `leader-epoch-checkpoint`, in the order of the file.
+
+    Empty if there is no such file. Raises `FormatError`, `StorageError`.
+    """
+    path = os.path.join(directory, FileKind.LEADER_EPOCH_CHECKPOINT)
+    return read_parsed(path, parse_epochs).entries if os.path.exists(path) else ()
+
+
+def epochs_problem(files: PartitionFiles) -> FormatError | None:
+    """Why a partition's `leader-epoch-checkpoint` cannot be read; None if it can or there is none.
+
+    Raises `StorageError`.
+    """
+    if FileKind.LEADER_EPOCH_CHECKPOINT not in files.plain:
+        return None
+    try:
+        read_leader_epochs(files.path)
+    except FormatError as error:
+        return error
+    return None

@@ -1,0 +1,1 @@
+"""Reads, searches and checks index files."""

@@ -1,0 +1,1 @@
+"""Reads batches and records of segments and partitions, selected by offset, time or transaction."""

@@ -1,0 +1,277 @@
+"""One pass over a segment: chunks of batch headers, and their records decoded as columns.
+
+Every reader of records uses it (library, dump, Arrow, Parquet, summary). What cannot be read is passed to
+`on_problem` as an error, and reading continues after it; an `on_problem` that raises stops the pass
+(`raise_problem`). A batch with a bad checksum is reported, and its records come as far as they decode. The
+caller decides whether to use them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import BinaryIO, Final
+
+from klog.formats.checksums import Bytes
+from klog.formats.compression import DEFAULT_LIMIT_BYTES, decompress
+from klog.formats.constants import CODEC_MASK, MIN_MESSAGE_SIZE
+from klog.formats.errors import CorruptRecordError, FormatError, KlogError, UnsupportedFormatError
+from klog.kernel import kernel
+from klog.kernel.columns import OFFSET_UNKNOWN, STOP_BAD_SIZE, BatchTable, RecordTable
+from klog.storage.files.chunks import CHUNK_BYTES, chunks
+from klog.storage.reading.position_search import start_position
+from klog.storage.reading.select import Bounds, compact
+
+OnProblem = Callable[[KlogError], None]
+
+NEWEST_MAGIC: Final = 2
+_RECOVER_CUTS: Final = "`klog recover` cuts the log there as Kafka would and keeps what it cuts"
+_EVERYTHING: Final = Bounds()
+
+
+def raise_problem(problem: KlogError) -> None:
+    """The `on_problem` of strict readers."""
+    raise problem
+
+
+class SegmentReader:
+    """A pass over the open segment `file`; its name says `path` and `base_offset` (None: unknown).
+
+    `batches` holds the headers of the current chunk, `records` the records of the current run. Both are
+    reused, so take what you need before asking for the next. `verify` checks checksums and the order of
+    offsets.
+    """
+
+    def __init__(
+        self,
+        file: BinaryIO,
+        path: str,
+        base_offset: int | None = None,
+        *,
+        bounds: Bounds = _EVERYTHING,
+        verify: bool = True,
+        on_problem: OnProblem = raise_problem,
+        max_decompressed_bytes: int = DEFAULT_LIMIT_BYTES,
+        chunk_bytes: int = CHUNK_BYTES,
+    ) -> None:
+        self.path = path
+        self.batches = BatchTable()
+        self.records = RecordTable()
+        self._file = file
+        self._base_offset = base_offset
+        self._bounds = bounds
+        self._verify = verify
+        self._on_problem = on_problem
+        self._max_decompressed_bytes = max_decompressed_bytes
+        self._chunk_bytes = chunk_bytes
+        self._next_offset = -1 if base_offset is None else base_offset
+
+    def chunks(self) -> Iterator[memoryview]:
+        """Buffers of whole batches; `batches` is filled for each. The last may hold none.
+
+        Starts where the bounds allow it. Ends after the bounds, at the end of the file, or where no further
+        batch can be found. The last case and an incomplete batch at the end are problems.
+        """
+        table = self.batches
+        try:
+            start = start_position(self._file, self.path, self._base_offset, self._bounds)
+            if start:
+                self._next_offset = -1
+            for data in chunks(self._file, table, start_bytes=start, chunk_bytes=self._chunk_bytes):
+                self._check(data)
+                ends = self._bounds.ends_before(table)
+                yield data
+                if ends:
+                    return
+                rest = data[table.consumed_bytes :]
+        except KlogError as error:
+            # Reading fails (a bad disk, a damaged gzipped copy). What came before is valid.
+            self._on_problem(error.at(self.path))
+            return
+        problem = tail_problem(table, rest)
+        if problem is not None:
+            self._on_problem(problem.at(self.path))
+
+    def runs(self) -> Iterator[Bytes]:
+        """Payload buffers; `records` is filled for each with spans into it, their batches are in `batches`.
+
+        Only records within the bounds come. A run is one compressed batch, or all uncompressed batches that
+        are adjacent in a chunk.
+        """
+        for data in self.chunks():
+            yield from self.decode(data)
+
+    def decode(self, data: Bytes) -> Iterator[Bytes]:
+        """The runs of the current chunk."""
+        batches = self.batches
+        by_place = self._bounds.by_place
+        first = None
+        for row, attributes in enumerate(batches.attributes):
+            compressed = (
+                attributes & CODEC_MASK and batches.count[row]
+            )  # a batch without records has no compressed block
+            wanted = not by_place or self._bounds.may_hold(batches, row)
+            if wanted and not compressed:
+                first = row if first is None else first
+                continue
+            if first is not None:
+                yield from self._plain(data, first, row)
+                first = None
+            if wanted:
+                yield from self._compressed(data, row)
+        if first is not None:
+            yield from self._plain(data, first, len(batches))
+
+    def decode_rows(self, data: Bytes, rows: Iterable[int]) -> Iterator[Bytes]:
+        """The records of single batches of the current chunk, one run a batch."""
+        for row in rows:
+            if self.batches.attributes[row] & CODEC_MASK and self.batches.count[row]:
+                yield from self._compressed(data, row)
+            else:
+                yield from self._plain(data, row, row + 1)
+
+    def drop_unwanted(self) -> None:
+        """Keep only those `batches` that may hold a wanted record."""
+        if self._bounds.by_place:
+            rows = range(len(self.batches))
+            compact(self.batches, [row for row in rows if self._bounds.may_hold(self.batches, row)])
+
+    def _plain(self, data: Bytes, first: int, last: int) -> Iterator[Bytes]:
+        records = self.records
+        records.clear()
+        while first < last:
+            first = kernel.decode(data, self.batches, first, last, records)
+            if first < last:
+                self._report_undecoded(first)
+                first += 1
+        if self._bounds.by_place:
+            self._bounds.keep(records)
+        if len(records):
+            yield data
+
+    def _compressed(self, data: Bytes, row: int) -> Iterator[Bytes]:
+        batches, records = self.batches, self.records
+        records.clear()
+        start, size = kernel.payload_span(data, batches, row)
+        try:
+            if size < 0:
+                raise CorruptRecordError("compressed message has no value")
+            payload = decompress(
+                batches.attributes[row] & CODEC_MASK,
+                memoryview(data)[start : start + size],
+                magic=batches.magic[row],
+                limit_bytes=self._max_decompressed_bytes,
+            )
+        except KlogError as error:
+            self._on_problem(error.at(self.path, batches.position[row]))
+            return
+        if not kernel.decode_payload(payload, batches, row, records):
+            self._report_undecoded(row)
+        if self._verify and 0 in records.valid:
+            self._report_inner(row)
+        if self._bounds.by_place:
+            self._bounds.keep(records)
+        if len(records):
+            yield payload
+
+    def _report_undecoded(self, row: int) -> None:
+        what = self.records.problem or "batch does not decode"
+        self.records.problem = None
+        self._on_problem(
+            CorruptRecordError(
+                what,
+                file=self.path,
+                position_bytes=self.batches.position[row],
+                cure="the records before are read; those after it in this batch cannot be found",
+            )
+        )
+
+    def _report_inner(self, row: int) -> None:
+        records = self.records
+        bad = [offset for offset, valid in zip(records.offset, records.valid, strict=True) if not valid]
+        self._on_problem(
+            CorruptRecordError(
+                f"message at offset {bad[0]} in a compressed set fails its checksum ({len(bad)} in this set)",
+                file=self.path,
+                position_bytes=self.batches.position[row],
+                cure="its key or value may be damaged",
+            )
+        )
+
+    def _check(self, data: Bytes) -> None:
+        table = self.batches
+        if (len(table) and max(table.magic) > NEWEST_MAGIC) or (len(table) and min(table.magic) < 0):
+            self._report_magic()
+        if not self._verify:
+            return
+        if kernel.verify(data, table):
+            self._report_checksums()
+        for row, last in enumerate(table.last_offset):
+            base = table.base_offset[row]
+            if (last if base == OFFSET_UNKNOWN else base) < self._next_offset:
+                self._report_order(row)
+            self._next_offset = last + 1
+
+    def _report_magic(self) -> None:
+        for row, magic in enumerate(self.batches.magic):
+            if not 0 <= magic <= NEWEST_MAGIC:
+                problem = UnsupportedFormatError(
+                    f"batch has magic {magic}, known are 0 to {NEWEST_MAGIC}",
+                    cure="read as the nearest known one, as Kafka's reader does",
+                )
+                self._on_problem(problem.at(self.path, self.batches.position[row]))
+
+    def _report_checksums(self) -> None:
+        table = self.batches
+        for row, valid in enumerate(table.valid):
+            if not valid:
+                what = (
+                    f"batch with offsets {table.base_offset[row]} to {table.last_offset[row]} "
+                    f"fails its checksum (stored {table.crc[row]}, computed {table.computed_crc[row]})"
+                )
+                problem = CorruptRecordError(what, cure=_RECOVER_CUTS)
+                self._on_problem(problem.at(self.path, table.position[row]))
+
+    def _report_order(self, row: int) -> None:
+        base = self.batches.base_offset[row]
+        offset = self.batches.last_offset[row] if base == OFFSET_UNKNOWN else base
+        problem = CorruptRecordError(
+            f"batch starts at offset {offset} where at least {self._next_offset} is due",
+            cure="the offset was damaged (magic 2 checksums do not cover it) or the file is misnamed",
+        )
+        self._on_problem(problem.at(self.path, self.batches.position[row]))
+
+
+def tail_problem(table: BatchTable, rest: Bytes) -> KlogError | None:
+    """What is wrong with the bytes after the last batch of a finished scan; None if there are none.
+
+    `rest` is what the last buffer holds after that batch.
+    """
+    position = table.origin + table.consumed_bytes
+    if not len(rest):
+        return None
+    if position == 0 and not _looks_like_batch(rest):
+        return FormatError(
+            "does not start with a Kafka record batch: this is no segment, or its first bytes are lost",
+            position_bytes=0,
+            cure="check that the file is a .log of Kafka; a compressed copy must end in .gz",
+        )
+    if not any(rest):
+        what = "zero bytes follow the last batch"
+        return CorruptRecordError(
+            what, position_bytes=position, cure=f"left by an unclean stop; {_RECOVER_CUTS}"
+        )
+    if table.stop == STOP_BAD_SIZE:
+        what = f"size field {table.stop_size} is below the smallest, {MIN_MESSAGE_SIZE}: no batch can follow"
+    elif table.need_bytes:
+        what = f"last batch needs {table.need_bytes} bytes, {len(rest)} are left"
+    else:
+        what = f"{len(rest)} bytes follow the last batch, too few for another"
+    return CorruptRecordError(what, position_bytes=position, cure=_RECOVER_CUTS)
+
+
+def _looks_like_batch(data: Bytes) -> bool:
+    """Whether the first bytes could be those of a batch, or are all zero as in a pre-allocated segment."""
+    head = bytes(data[:17])
+    if not any(head):
+        return True
+    return len(head) < 17 or (head[16] <= NEWEST_MAGIC and head[0] < 128)

@@ -1,0 +1,1 @@
+"""Checks, recovers and rebuilds what a broker would trust at its start."""

@@ -1,0 +1,250 @@
+"""Verifies everything in one partition directory that a broker would trust, except segments.
+
+Rules: Kafka's `LogLoader` (what it does with each file), `ProducerStateManager`, `LeaderEpochFileCache`,
+`PartitionMetadataFile`. `verify_segment` checks the segments.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+from klog.formats import partition_metadata
+from klog.formats.checkpoints import EpochEntry, parse_epochs
+from klog.formats.errors import FormatError, KlogError
+from klog.formats.names import FileKind, FileName, FileState
+from klog.storage.files.files import GZIP_SUFFIX, read_small
+from klog.storage.files.partition_files import PartitionFiles, list_partition
+from klog.storage.reading.producer_state import ProducerEntry, ProducerState, unpack_snapshot
+from klog.storage.repair.problem import REBUILD, RECOVER, Problem, note
+from klog.storage.repair.producer_snapshots import replay
+from klog.storage.repair.verify_segment import SegmentFacts
+
+_TRANSIENT = {
+    FileState.DELETED: ("is a file whose deletion was under way", "deletes it at its next start"),
+    FileState.CLEANED: ("is output of a cleaning that did not end", "deletes it at its next start"),
+    FileState.SWAP: ("is a swap of cleaned segments that did not end", "finishes the swap at its next start"),
+    FileState.TEMPORARY: ("is a write that did not end", "ignores or overwrites it"),
+    FileState.PARTIAL: ("is a metadata snapshot that was not finished", "deletes it at its next start"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFacts:
+    """The problems of a partition directory besides its segments, and where its log starts and ends.
+
+    `is_suspicious` means that recovery may remove a part of the log.
+    """
+
+    path: str
+    problems: tuple[Problem, ...]
+    first_offset: int
+    log_end_offset: int
+    is_suspicious: bool
+
+
+def verify_partition(path: str, segments: list[SegmentFacts], log_start_offset: int = 0) -> PartitionFacts:
+    """Check a partition directory, given the facts of its segments and the log start offset.
+
+    Raises `StorageError`.
+    """
+    files = list_partition(path)
+    first = segments[0].base_offset if segments else 0
+    end = segments[-1].next_offset if segments else 0
+    # Retention deletes whole segments, and the log then starts with the first that is left.
+    start = max(log_start_offset, first)
+    problems = _unknown_files(files)
+    overlaps = _between(files, segments)
+    problems += overlaps
+    problems += _snapshots(files, segments, end, compare=not overlaps)
+    problems += _epochs(files, segments, start, end)
+    problems += _metadata(files)
+    return PartitionFacts(
+        path, tuple(problems), first, end, _is_suspicious(files, segments, log_start_offset)
+    )
+
+
+def _is_suspicious(files: PartitionFiles, segments: list[SegmentFacts], log_start_offset: int) -> bool:
+    """Whether recovery may remove a part of the log, so that its plan has to say what it does."""
+    end = segments[-1].next_offset if segments else log_start_offset
+    usual = {facts.base_offset for facts in segments} | {end}
+    return (
+        any(facts.is_suspicious for facts in segments)
+        or not segments
+        or end < log_start_offset
+        or bool(files.transient)
+        or any(name.endswith(FileState.TEMPORARY) for name in files.unknown)
+        or any(base not in files.segments for base, _ in files.indexes)
+        or any(offset not in usual or offset <= log_start_offset for offset in files.snapshots)
+    )
+
+
+def _unknown_files(files: PartitionFiles) -> list[Problem]:
+    problems = [note(files.named(name), *_TRANSIENT[name.state], _cure_of(name)) for name in files.transient]
+    problems += [
+        note(files.file(kind, base), "is an index without its .log", "deletes it at its next start", RECOVER)
+        for base, kind in sorted(files.indexes)
+        if base not in files.segments
+    ]
+    for name in files.unknown:
+        if name.endswith(FileState.TEMPORARY):
+            problems.append(note(files.named(name), *_TRANSIENT[FileState.TEMPORARY], RECOVER))
+        elif name.endswith(GZIP_SUFFIX):
+            what = "is a gzip copy, of which verify reads only a .log.gz without its .log"
+            problems.append(note(files.named(name), what, "ignores it"))
+        else:
+            problems.append(note(files.named(name), "has no name of Kafka's", "ignores it"))
+    problems += [note(files.named(name), "is a directory", "ignores it") for name in files.directories]
+    problems += [note(files.named(name), "is no regular file", "ignores it") for name in files.irregular]
+    return problems
+
+
+def _cure_of(name: FileName) -> str:
+    """Recovery leaves snapshots of the metadata log alone, for these have their own rules (KIP-630)."""
+    return "" if name.kind is FileKind.METADATA_SNAPSHOT else RECOVER
+
+
+def _between(files: PartitionFiles, segments: list[SegmentFacts]) -> list[Problem]:
+    problems = []
+    for earlier, later in pairwise(segments):
+        if earlier.next_offset > later.base_offset:
+            last = earlier.next_offset - 1
+            what = f"holds offsets up to {last}, the next segment starts at {later.base_offset}"
+            path = files.file(FileKind.LOG, earlier.base_offset)
+            problems.append(Problem(path, what, "serves some offsets twice", "klog dump-segment shows which"))
+    return problems
+
+
+def _snapshots(
+    files: PartitionFiles, segments: list[SegmentFacts], end: int, *, compare: bool
+) -> list[Problem]:
+    """Check snapshots by themselves and, with `compare`, against the batches if these are undamaged."""
+    problems: list[Problem] = []
+    valid: dict[int, list[ProducerEntry]] = {}
+    for offset in files.snapshots:
+        path = files.file(FileKind.PRODUCER_SNAPSHOT, offset)
+        try:
+            valid[offset] = unpack_snapshot(read_small(path))
+        except KlogError as error:
+            kafka = "deletes it and takes the next older one"
+            cure = f"{REBUILD} --snapshots"
+            problems.append(Problem(path, error.what, kafka, cure, position=error.position_bytes))
+        if segments and offset > end:
+            what = f"lies after the log's end {end}"
+            problems.append(note(path, what, "deletes it at its next start", RECOVER))
+    undamaged = not any(facts.damage or facts.problems for facts in segments)
+    undamaged = undamaged and all(facts.base_offset in files.segments for facts in segments)
+    if compare and undamaged and any(facts.has_producers for facts in segments):
+        problems += _against_replay(files, segments, valid)
+    return problems
+
+
+def _against_replay(
+    files: PartitionFiles, segments: list[SegmentFacts], valid: dict[int, list[ProducerEntry]]
+) -> list[Problem]:
+    """Compare snapshots with the batches, from the log's first snapshot on."""
+    problems: list[Problem] = []
+    first = segments[0].base_offset
+    state = ProducerState(first)
+    if first in valid:
+        state.load(valid[first])
+    for facts in segments:
+        problems += _compare(files, facts.base_offset, valid, state)
+        replay(state, files.file(FileKind.LOG, facts.base_offset))
+    if segments[-1].next_offset != segments[-1].base_offset:
+        problems += _compare(files, segments[-1].next_offset, valid, state)
+    log = files.file(FileKind.LOG, segments[-1].base_offset)
+    refuses = "refuses to start after an unclean stop: InvalidTxnStateException"
+    return [*problems, *(Problem(log, what, refuses, offset=offset) for offset, what in state.complaints)]
+
+
+def _compare(
+    files: PartitionFiles, offset: int, valid: dict[int, list[ProducerEntry]], state: ProducerState
+) -> list[Problem]:
+    for entry in valid.get(offset, ()):
+        what = _behind(entry, state.producers.get(entry.producer_id), offset)
+        if what is not None:
+            path = files.file(FileKind.PRODUCER_SNAPSHOT, offset)
+            kafka = "trusts it after a clean stop: may refuse or repeat this producer's batches"
+            cure = f"{REBUILD} --snapshots --force"
+            return [Problem(path, f"producer {entry.producer_id} {what}", kafka, cure, offset=offset)]
+    return []
+
+
+def _behind(entry: ProducerEntry, replayed: ProducerEntry | None, offset: int) -> str | None:
+    """The contradiction between a snapshot's entry and the batches before `offset`, if there is one.
+
+    The entry may know more than the batches: retention and cleaning remove batches, and brokers before 1.0
+    counted markers as batches.
+    """
+    if entry.last_offset >= offset:
+        return f"has last offset {entry.last_offset}, after the snapshot's own offset"
+    if replayed is None:
+        return None
+    if entry.last_offset < replayed.last_offset:
+        return f"has last offset {entry.last_offset}, its last batch ends at {replayed.last_offset}"
+    if entry.last_offset == replayed.last_offset and entry.epoch == replayed.epoch:
+        if entry.last_sequence != replayed.last_sequence:
+            return (
+                f"has last sequence {entry.last_sequence}, its last batch ends with {replayed.last_sequence}"
+            )
+        if entry.txn_first_offset < 0 <= replayed.txn_first_offset:
+            return f"has no open transaction, the log has one since offset {replayed.txn_first_offset}"
+    return None
+
+
+def _epochs(files: PartitionFiles, segments: list[SegmentFacts], start: int, end: int) -> list[Problem]:
+    path = files.named(FileKind.LEADER_EPOCH_CHECKPOINT)
+    in_log: list[EpochEntry] = []
+    for facts in segments:
+        in_log += [entry for entry in facts.epochs if not in_log or entry.epoch > in_log[-1].epoch]
+    if FileKind.LEADER_EPOCH_CHECKPOINT not in files.plain:
+        if not in_log or not files.segments:  # copies of segments alone are no log
+            return []
+        kafka = "starts without epochs after a clean stop; makes it from the batches after an unclean one"
+        return [Problem(path, "is missing, though batches have leader epochs", kafka, RECOVER)]
+    try:
+        entries = parse_epochs(read_small(path)).entries
+    except KlogError as error:
+        kafka = "takes the whole log directory offline"
+        return [Problem(path, error.what, kafka, RECOVER, position=error.position_bytes)]
+    problems = []
+    for one, other in pairwise(entries):
+        if one.epoch >= other.epoch or one.start_offset >= other.start_offset:
+            what = f"epoch {other.epoch} at {other.start_offset} does not ascend from {one}"
+            problems.append(Problem(path, what, "drops the earlier of the two", RECOVER))
+    starts = {entry.epoch: entry.start_offset for entry in entries}
+    for entry in in_log:
+        if entry.start_offset >= end:
+            continue  # a batch with a wrong offset: Kafka drops epochs at and after the log's end
+        known = starts.get(entry.epoch)
+        # Epochs before the log's start are removed; the epoch that contains it starts there.
+        trimmed = bool(entries) and entry.epoch <= entries[0].epoch and entries[0].start_offset <= start
+        if bool(entries) and entry.epoch <= entries[0].epoch and not trimmed:
+            what = (
+                f"starts at {entries[0].start_offset}, the log at {start}: records were deleted up to there"
+            )
+            kafka = "has them back if it stops before it writes log-start-offset-checkpoint"
+            problems.append(note(path, what, kafka))
+        elif not trimmed and (known is None or known > entry.start_offset):
+            what = f"batches from offset {entry.start_offset} on have epoch {entry.epoch}, the file says "
+            what += "nothing of it" if known is None else f"it starts at {known}"
+            kafka = "may truncate followers at a wrong offset; adds only epochs above the latest"
+            cure = f"delete the file, then {RECOVER}"
+            problems.append(Problem(path, what, kafka, cure, offset=entry.start_offset))
+    if entries and entries[-1].start_offset > end and segments:
+        what = f"epoch {entries[-1].epoch} starts at {entries[-1].start_offset}, after the log's end {end}"
+        problems.append(note(path, what, "drops the epoch at its next start", RECOVER))
+    return problems
+
+
+def _metadata(files: PartitionFiles) -> list[Problem]:
+    if FileKind.PARTITION_METADATA not in files.plain:
+        return []
+    path = files.named(FileKind.PARTITION_METADATA)
+    try:
+        partition_metadata.parse(read_small(path))
+    except FormatError as error:
+        kafka, cure = "takes the log directory offline", "copy the file from another replica"
+        return [Problem(path, error.what, kafka, cure, position=error.position_bytes)]
+    return []
