@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from klog.server.read_only.opening import opened_backup
-from klog.server.startup.config_reading import read_config
 from klog.server.startup.broker import Broker
+from klog.server.startup.config_reading import read_config
 
 TIMEOUT_S = 60
 LISTENER = ("listeners=PLAINTEXT://127.0.0.1:0", "group.initial.rebalance.delay.ms=0")
