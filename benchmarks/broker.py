@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from benchmarks.broker_loads import (
     Load,
@@ -35,11 +36,10 @@ PACED_S = 6
 IDLE_CONNECTIONS = 1000
 
 Figures = dict[str, float]
+B = TypeVar("B")
 
 
-def in_turns(
-    brokers: Sequence[RunningBroker], rounds: int, run: Callable[[RunningBroker, int], Figures]
-) -> list[Figures]:
+def in_turns(brokers: Sequence[B], rounds: int, run: Callable[[B, int], Figures]) -> list[Figures]:
     """Runs a load on the brokers in turns (A B A B); per broker the median of each figure.
 
     The smallest value of each figure is there too, as `least NAME`. Round 0 warms up and does not count.

@@ -122,7 +122,7 @@ def _filled(broker: RunningBroker, log_bytes: int, scratch: Path) -> Prepared:
     firsts = range(0, log_bytes // len(batch), batches)
     frames = scratch / f"{broker.name}.frames"
     frames.write_bytes(b"".join(fetch_frame(_TOPIC, first * records, _FETCH_BYTES) for first in firsts))
-    return Prepared(frames, fetch_answer(_TOPIC, 1), 0)
+    return Prepared(frames, fetch_answer(_TOPIC, 1), 0, broker.port)
 
 
 def _beside(
@@ -138,9 +138,7 @@ def _beside(
             _drop_pages(broker.logs / f"{_TOPIC}-0")
         before_bytes = _read_from_disk_bytes(broker.pid)
         requests_most = log_bytes // _FETCH_BYTES
-        command = programs.client_command(
-            broker.port, _CONSUMER, ready, seconds=_CONSUMER_S, requests_most=requests_most
-        )
+        command = programs.client_command(_CONSUMER, ready, seconds=_CONSUMER_S, requests_most=requests_most)
         consumer = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         taken_ms += small_requests(broker.port, partial(_runs, consumer))
         output, error_text = consumer.communicate()

@@ -17,7 +17,7 @@ import shutil
 import signal
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from functools import partial
@@ -165,8 +165,10 @@ class Cluster:
 
 
 @contextmanager
-def cluster(kind: str, work: Path, *, checkout: bool = False) -> Iterator[Cluster]:
-    """Three brokers that know each other and their controller."""
+def cluster(
+    kind: str, work: Path, extra: Mapping[str, str | int] | None = None, *, checkout: bool = False
+) -> Iterator[Cluster]:
+    """Three brokers that know each other and their controller; `extra` are configs of each."""
     shutil.rmtree(work, ignore_errors=True)
     with ExitStack() as closing:
         closing.callback(shutil.rmtree, work, ignore_errors=True)
@@ -177,7 +179,7 @@ def cluster(kind: str, work: Path, *, checkout: bool = False) -> Iterator[Cluste
         closing.callback(tree.stop)
         brokers = []
         for broker_id in range(_BROKERS):
-            config = {**_CONFIG, "broker.id": broker_id}
+            config = {**_CONFIG, **(extra or {}), "broker.id": broker_id}
             directory = work / f"{kind}-{broker_id}"
             if kind == "klog":
                 config["zookeeper.connect"] = zookeeper.hosts

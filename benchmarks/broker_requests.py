@@ -20,11 +20,21 @@ from typing import Protocol
 from benchmarks.brokers import both, klog_alone
 from benchmarks.measure import BenchmarkError, judge
 from benchmarks.processes import tree_cpu_s
-from benchmarks.request_loads import LOADS, SECONDS, WARM_UP_LOADS, Load, Measured, Programs, prepared
+from benchmarks.replicated import replicated
+from benchmarks.request_loads import (
+    LOADS,
+    REPLICATED_LOADS,
+    SECONDS,
+    WARM_UP_LOADS,
+    Load,
+    Measured,
+    Programs,
+    prepared,
+)
 
 _IN_MEMORY = Path("/dev/shm")
 # The memory of a deleted topic is free again soon; by default a minute passes.
-_CONFIG = {"log.segment.delete.delay.ms": 100}
+_CONFIG: dict[str, str | int] = {"log.segment.delete.delay.ms": 100}
 # Java compiles the code that it runs often while it runs: the first figures of a load would not be its last.
 _WARM_UP_TIMES = 2
 RATE_AIM = 1.2
@@ -39,6 +49,9 @@ class Target(Protocol):
     @property
     def port(self) -> int: ...
 
+    @property
+    def replicas(self) -> Sequence[int]: ...
+
     def cpu_s(self) -> float: ...
 
 
@@ -49,6 +62,7 @@ class RunningProcess:
     name: str
     port: int
     pid: int
+    replicas: Sequence[int] = ()
 
     def cpu_s(self) -> float:
         return tree_cpu_s(self.pid)
@@ -59,7 +73,7 @@ class Options:
     """Which loads (all if empty; a name may be shortened), and which brokers.
 
     `running` is a port and a process id. `checkout` is klog alone, on the modules of this checkout as they
-    stand.
+    stand. `replicated` is three brokers of each kind, and all that is written has three replicas.
     """
 
     loads: Sequence[str] = ()
@@ -67,15 +81,17 @@ class Options:
     checkout: bool = False
     running: tuple[int, int] | None = None
     seconds: float = SECONDS
+    replicated: bool = False
 
     @property
     def alone(self) -> bool:
         return self.klog_only or self.checkout or self.running is not None
 
     def chosen_loads(self) -> list[Load]:
-        chosen = [load for load in LOADS if not self.loads or load.name.startswith(tuple(self.loads))]
+        loads = REPLICATED_LOADS if self.replicated else LOADS
+        chosen = [load for load in loads if not self.loads or load.name.startswith(tuple(self.loads))]
         if not chosen:
-            names = ", ".join(load.name for load in LOADS)
+            names = ", ".join(load.name for load in loads)
             raise BenchmarkError(f"no load has such a name; there are {names}")
         return chosen
 
@@ -121,6 +137,9 @@ def _brokers(work: Path, options: Options) -> Iterator[Sequence[Target]]:
     if options.running is not None:
         port, pid = options.running
         yield [RunningProcess(f"process {pid}", port, pid)]
+    elif options.replicated:
+        with replicated(work, _CONFIG, alone=options.alone, checkout=options.checkout) as clusters:
+            yield clusters
     elif options.alone:
         with klog_alone(work, _CONFIG, checkout=options.checkout) as brokers:
             yield brokers
@@ -137,8 +156,9 @@ def _measure(
     for number in range(rounds + 1):
         run_s = seconds if number else _WARM_UP_TIMES * seconds
         for index, broker in enumerate(brokers):
-            with prepared(broker.port, load, f"bench-{load.name}-{number}", programs.scratch) as ready:
-                found = programs.run_client(broker.port, load, ready, seconds=run_s, cpu_s=broker.cpu_s)
+            topic = f"bench-{load.name}-{number}"
+            with prepared(broker.port, load, topic, programs.scratch, broker.replicas) as ready:
+                found = programs.run_client(load, ready, seconds=run_s, cpu_s=broker.cpu_s)
                 bare = programs.run_bare(load, ready, seconds=min(1.0, seconds)) if index == 0 else None
             if number:
                 taken[index].append(found)

@@ -42,6 +42,9 @@ _API_VERSIONS_0 = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 class RunningBroker:
     """A broker process; `stop` ends it cleanly."""
 
+    replicas: Sequence[int] = ()
+    """Of what is created on it: none in particular."""
+
     def __init__(self, name: str, command: Sequence[str], port: int, work: Path, env: Mapping[str, str]):
         self.name = name
         self.port = port

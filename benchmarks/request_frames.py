@@ -101,6 +101,11 @@ def find_coordinator_frame(group: str) -> bytes:
 FIND_COORDINATOR_ANSWER = Answer(errors_at=(12,))
 
 
+def coordinator_port(answer: bytes) -> int:
+    """Where the coordinator of a FindCoordinator answer (version 2) listens."""
+    return int(struct.unpack(">i", answer[-4:])[0])
+
+
 def commit_frame(group: str, topic: str, partitions: Sequence[int] = (0,)) -> bytes:
     """OffsetCommit version 7 of these partitions, by a client that is no member."""
     head = struct.pack(">hhih", _OFFSET_COMMIT, 7, 0, -1) + _string(group)
@@ -141,11 +146,20 @@ class Admin:
     def __init__(self, port: int) -> None:
         self._sock = socket.create_connection(("127.0.0.1", port), _TIMEOUT_S)
 
-    def create(self, topic: str, config: dict[str, str], partitions: int = 1) -> None:
-        """A topic (CreateTopics version 2)."""
+    def create(
+        self, topic: str, config: dict[str, str], partitions: int = 1, replicas: Sequence[int] = ()
+    ) -> None:
+        """A topic (CreateTopics version 2). `replicas` are the brokers of each partition, its leader first.
+
+        Without them, each partition has one replica somewhere.
+        """
         configs = b"".join(_string(key) + _string(value) for key, value in config.items())
-        head = struct.pack(">i", 1) + _string(topic) + struct.pack(">ihii", partitions, 1, 0, len(config))
-        answer = self.ask(_CREATE_TOPICS, 2, head + configs + struct.pack(">ib", 30_000, 0))
+        counts = (-1, -1, partitions) if replicas else (partitions, 1, 0)
+        assigned = struct.pack(f">i{len(replicas)}i", len(replicas), *replicas) if replicas else b""
+        head = struct.pack(">i", 1) + _string(topic) + struct.pack(">ihi", *counts)
+        head += b"".join(struct.pack(">i", number) + assigned for number in range(counts[2]))
+        tail = struct.pack(">i", len(config)) + configs + struct.pack(">ib", 30_000, 0)
+        answer = self.ask(_CREATE_TOPICS, 2, head + tail)
         # Size, correlation id, throttle time, topics, name; then the error code.
         error = struct.unpack_from(">h", answer, 4 + 4 + 4 + 4 + 2 + len(topic))[0]
         if error not in (0, _TOPIC_EXISTS):

@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final, NamedTuple
 
 from benchmarks.measure import MIB, BenchmarkError
 from benchmarks.processes import tree_cpu_s
@@ -24,6 +25,7 @@ from benchmarks.request_frames import (
     batch_of,
     commit_answer,
     commit_frame,
+    coordinator_port,
     fetch_answer,
     fetch_frame,
     find_coordinator_frame,
@@ -33,6 +35,8 @@ from benchmarks.request_frames import (
 )
 
 _HERE = Path(__file__).parent
+_LEADER: Final = 1
+_ALL: Final = -1
 # A run ends after these, whichever comes first: a fast broker does not fill the memory that holds its log.
 SECONDS = 3.0
 _WRITTEN_BYTES_MOST = 768 * MIB
@@ -68,6 +72,8 @@ LOADS = (
     Load("commit-8x1", "OffsetCommit, 8 connections, 1 in flight", "commit", 100, 8, 1, 0.5),
     Load("commit-8x5", "OffsetCommit, 8 connections, 5 in flight", "commit", 100, 8, 5, 0.5),
 )
+# With three replicas, and acks=all where something is written.
+REPLICATED_LOADS = tuple(replace(load, cpu_ratio_aim=0.5) for load in LOADS if load.kind != "api")
 # Before the first load Java has compiled nothing yet, and it compiles what has run ten thousand times.
 WARM_UP_LOADS = (
     LOADS[0],
@@ -96,11 +102,12 @@ class Measured:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A file of ready requests, what their answers must be, and how large one answer is."""
+    """A file of ready requests, what their answers must be, how large one is, and the port of who answers."""
 
     frames: Path
     expected: Answer
     answer_bytes: int
+    port: int
 
 
 class Programs:
@@ -111,21 +118,21 @@ class Programs:
         self.client = _compiled(scratch, "ready_frames")
         self.no_broker = _compiled(scratch, "no_broker")
 
-    def client_command(
-        self, port: int, load: Load, ready: Prepared, *, seconds: float, requests_most: int
-    ) -> list[str]:
+    def client_command(self, load: Load, ready: Prepared, *, seconds: float, requests_most: int) -> list[str]:
         """The client, to be started: it ends after so many seconds or requests."""
-        numbers = (port, load.connections, load.in_flight, seconds, requests_most, ready.expected.least_bytes)
-        errors_at = ",".join(map(str, ready.expected.errors_at))
-        checks = (str(int(ready.expected.offsets_rise)), errors_at)
+        expected = ready.expected
+        sent = (load.connections, load.in_flight, seconds, requests_most)
+        numbers = (ready.port, *sent, expected.least_bytes)
+        errors_at = ",".join(map(str, expected.errors_at))
+        checks = (str(int(expected.offsets_rise)), errors_at)
         return [str(self.client), *map(str, numbers), *checks, str(ready.frames)]
 
     def run_client(
-        self, port: int, load: Load, ready: Prepared, *, seconds: float, cpu_s: Callable[[], float]
+        self, load: Load, ready: Prepared, *, seconds: float, cpu_s: Callable[[], float]
     ) -> Measured:
         """Puts one load on whatever listens at the port; `cpu_s` says how much CPU that has used so far."""
         most = _WRITTEN_BYTES_MOST // load.payload_bytes if load.kind == "produce" else 1 << 40
-        command = self.client_command(port, load, ready, seconds=seconds, requests_most=most)
+        command = self.client_command(load, ready, seconds=seconds, requests_most=most)
         before_s = cpu_s()
         found = self.run(command)
         used_s = cpu_s() - before_s
@@ -145,13 +152,13 @@ class Programs:
         file = self.scratch / "no-broker"
         if mode == "send":
             file.write_bytes(bytes(_READ_BYTES))
-        bare = Prepared(ready.frames, Answer(ready.expected.errors_at), ready.answer_bytes)
         command = [str(self.no_broker), str(ready.answer_bytes), mode, str(file)]
         process = subprocess.Popen(command, stdout=subprocess.PIPE)
         try:
             assert process.stdout is not None
             port = int(process.stdout.readline())
-            return self.run_client(port, load, bare, seconds=seconds, cpu_s=lambda: tree_cpu_s(process.pid))
+            bare = Prepared(ready.frames, Answer(ready.expected.errors_at), ready.answer_bytes, port)
+            return self.run_client(load, bare, seconds=seconds, cpu_s=lambda: tree_cpu_s(process.pid))
         finally:
             process.kill()
             process.communicate()
@@ -159,19 +166,22 @@ class Programs:
 
 
 @contextmanager
-def prepared(port: int, load: Load, topic: str, scratch: Path) -> Iterator[Prepared]:
+def prepared(
+    port: int, load: Load, topic: str, scratch: Path, replicas: Sequence[int] = ()
+) -> Iterator[Prepared]:
     """The topic and the requests of a load; the topic is deleted at the end, for its log is held in memory.
 
-    One answer of each kind is read and checked here, whole.
+    One answer of each kind is read and checked here, whole. With `replicas` (its leader first) the topic has
+    these, and Produce has acks=all.
     """
     admin = Admin(port)
     frames_file = scratch / f"{topic}.frames"
     try:
         if load.kind != "api":
-            admin.create(topic, {})
-        frames, expected, answer = _KINDS[load.kind](admin, load, topic)
-        frames_file.write_bytes(b"".join(frames))
-        yield Prepared(frames_file, expected, len(answer) - 4)
+            admin.create(topic, {}, replicas=replicas)
+        made = _KINDS[load.kind](admin, load, topic, _ALL if replicas else _LEADER)
+        frames_file.write_bytes(b"".join(made.frames))
+        yield Prepared(frames_file, made.expected, len(made.answer) - 4, made.port or port)
     finally:
         frames_file.unlink(missing_ok=True)
         if load.kind != "api":
@@ -179,22 +189,31 @@ def prepared(port: int, load: Load, topic: str, scratch: Path) -> Iterator[Prepa
         admin.close()
 
 
-def _api(admin: Admin, load: Load, topic: str) -> tuple[list[bytes], Answer, bytes]:  # noqa: ARG001
+class _Made(NamedTuple):
+    """The requests of a load, what their answers must be, one of these, and who else than asked answers."""
+
+    frames: list[bytes]
+    expected: Answer
+    answer: bytes
+    port: int = 0
+
+
+def _api(admin: Admin, load: Load, topic: str, acks: int) -> _Made:  # noqa: ARG001
     frame = api_versions_frame(load.payload_bytes)
-    return [frame], API_VERSIONS_ANSWER, admin.send(frame, API_VERSIONS_ANSWER)
+    return _Made([frame], API_VERSIONS_ANSWER, admin.send(frame, API_VERSIONS_ANSWER))
 
 
-def _produce(admin: Admin, load: Load, topic: str) -> tuple[list[bytes], Answer, bytes]:
-    frame = produce_frame(topic, batch_of(load.payload_bytes))
+def _produce(admin: Admin, load: Load, topic: str, acks: int) -> _Made:
+    frame = produce_frame(topic, batch_of(load.payload_bytes), acks)
     expected = produce_answer(topic)
-    return [frame], expected, admin.send(frame, expected)
+    return _Made([frame], expected, admin.send(frame, expected))
 
 
-def _fetch(admin: Admin, load: Load, topic: str) -> tuple[list[bytes], Answer, bytes]:
+def _fetch(admin: Admin, load: Load, topic: str, acks: int) -> _Made:
     """Fills the topic, then asks for pieces of it. The records of each answer are what was produced."""
     batch = batch_of(_READ_BATCH_BYTES)
     records = int.from_bytes(batch[57:61], "big")
-    fill = produce_frame(topic, batch)
+    fill = produce_frame(topic, batch, acks)
     for _ in range(_READ_BYTES // len(batch)):
         admin.send(fill, produce_answer(topic))
     expected = fetch_answer(topic, load.payload_bytes)
@@ -210,16 +229,17 @@ def _fetch(admin: Admin, load: Load, topic: str) -> tuple[list[bytes], Answer, b
         pieces = [found[at + 16 : at + len(batch)] for at in range(0, len(found), len(batch))]
         if pieces != [batch[16:]] * batches:
             raise WrongAnswerError("Fetch is answered with other records than were produced")
-    return frames, expected, answer
+    return _Made(frames, expected, answer)
 
 
-def _commit(admin: Admin, load: Load, topic: str) -> tuple[list[bytes], Answer, bytes]:  # noqa: ARG001
+def _commit(admin: Admin, load: Load, topic: str, acks: int) -> _Made:  # noqa: ARG001
     group = f"readers-of-{topic}"
     # The topic of the offsets is created when somebody asks for a coordinator.
-    admin.send(find_coordinator_frame(group), FIND_COORDINATOR_ANSWER)
+    port = coordinator_port(admin.send(find_coordinator_frame(group), FIND_COORDINATOR_ANSWER))
     frame = commit_frame(group, topic)
     expected = commit_answer(topic)
-    return [frame], expected, admin.send(frame, expected)
+    with closing(Admin(port)) as coordinator:
+        return _Made([frame], expected, coordinator.send(frame, expected), port)
 
 
 _KINDS = {"api": _api, "produce": _produce, "fetch": _fetch, "commit": _commit}

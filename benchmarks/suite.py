@@ -290,6 +290,13 @@ def broker_requests(bench: Bench) -> str:
     return compare(bench.scratch, bench.rounds, Options(**bench.request_options))
 
 
+def broker_requests_replicated(bench: Bench) -> str:
+    """The same requests on three brokers, with three replicas and acks=all."""
+    from benchmarks.broker_requests import Options, compare  # noqa: PLC0415
+
+    return compare(bench.scratch, bench.rounds, Options(**bench.request_options, replicated=True))
+
+
 def broker_cold(bench: Bench) -> str:
     """Small requests beside a consumer whose log is not in the page cache."""
     # Imported here because the process that measures the others must stay small.
@@ -309,6 +316,13 @@ def broker_transactions(bench: Bench) -> str:
     from benchmarks.broker_transactions import transactions  # noqa: PLC0415
 
     return transactions(bench.scratch, bench.rounds, **bench.one_or_both)
+
+
+def broker_transactions_replicated(bench: Bench) -> str:
+    """The same on three brokers, with three replicas."""
+    from benchmarks.broker_transactions import replicated_transactions  # noqa: PLC0415
+
+    return replicated_transactions(bench.scratch, bench.rounds, **bench.one_or_both)
 
 
 def broker_groups(bench: Bench) -> str:
@@ -382,8 +396,10 @@ SUITE: dict[str, Callable[[Bench], str]] = {
     "export-spark-slots": spark_scaling,
     **{f"broker-{name}": _of_brokers(name) for name in _BROKERS},
     "broker-requests": broker_requests,
+    "broker-requests-replicated": broker_requests_replicated,
     "broker-cold": broker_cold,
     "broker-transactions": broker_transactions,
+    "broker-transactions-replicated": broker_transactions_replicated,
     "broker-groups": broker_groups,
     "broker-offsets": broker_offsets,
     "broker-failover": broker_failover,
