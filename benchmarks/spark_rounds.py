@@ -20,7 +20,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.processes import adopt_orphans, process_tree, require_possible, tree_cpu_s
-from klog.commands.exporting.lines import ProgressLines
+from klog.commands.offline.exporting.lines import ProgressLines
 from klog.export.options import ReadOptions
 from klog.export.run_export import RunOptions, run_export
 from klog.export.split_export import ExportJob

@@ -21,14 +21,12 @@ from typing import Annotated, Any, Final, NamedTuple, NoReturn
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from klog.formats.errors import KlogError, MissingInputError, StorageError, UsageError
+from klog.commands.shared.exit_codes import INTERRUPTED, exit_code
+from klog.commands.shared.version import show_version
+from klog.formats.errors import KlogError, StorageError
 
 _COMPLETION_VARIABLE: Final = "_KLOG_COMPLETE"
 """Set in the process that a shell starts for a completion."""
-
-FAILED: Final = 1
-WRONG_USAGE: Final = 2
-INTERRUPTED: Final = 130
 
 _ClickError: Final[Any] = next(
     kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
@@ -43,100 +41,104 @@ class _Command(NamedTuple):
 
 COMMANDS: Final = {
     "dump-segment": _Command(
-        "dump_segment", "Show the content of segments, indexes, snapshots and checkpoints. Changes nothing."
+        "offline.dump_segment",
+        "Show the content of segments, indexes, snapshots and checkpoints. Changes nothing.",
     ),
     "verify": _Command(
-        "verify",
+        "offline.verify",
         "Check everything that a broker would trust, and say what Kafka would do about each problem.",
     ),
     "rebuild-index": _Command(
-        "rebuild_index", "Rebuild the indexes of segments by Kafka's rules; never touches a .log."
+        "offline.rebuild_index", "Rebuild the indexes of segments by Kafka's rules; never touches a .log."
     ),
     "recover": _Command(
-        "recover",
+        "offline.recover",
         "Recover partitions as Kafka would after an unclean stop, but keep everything that is cut.",
     ),
     "clean": _Command(
-        "clean",
+        "offline.clean",
         "Compact logs and apply retention offline, by the topics' rules, as a broker's cleaner would now.",
     ),
     "convert": _Command(
-        "convert", "Convert segments to message format 2 and another codec, offline, and join small batches."
+        "offline.convert",
+        "Convert segments to message format 2 and another codec, offline, and join small batches.",
     ),
     "export": _Command(
-        "export",
+        "offline.export",
         "Export records of segments to Parquet, ORC or JSON Lines: no broker, no JVM. Changes no segment.",
     ),
     "diff": _Command(
-        "diff",
+        "offline.diff",
         "Compare two replicas or backups offset by offset, and say which one Kafka would keep.",
     ),
-    "formats": _Command("formats", "List the formats of a log directory, or draw the layout of one."),
-    "serve": _Command("serve", "Run a broker until it is interrupted."),
+    "formats": _Command("offline.formats", "List the formats of a log directory, or draw the layout of one."),
+    "serve": _Command("servers.serve", "Run a broker until it is interrupted."),
     "zookeeper": _Command(
-        "zookeeper",
+        "servers.zookeeper",
         "Run one ZooKeeper server until it is interrupted, from the jars that pip brings with PySpark.",
     ),
     "adopt": _Command(
-        "adopt", "Put the topics of partition directories back into metadata that has lost them."
+        "offline.adopt", "Put the topics of partition directories back into metadata that has lost them."
     ),
     "cluster": _Command(
-        "cluster",
+        "cluster.cluster",
         "Show the brokers, the controller and the features of any Kafka, and whether the cluster is healthy.",
     ),
     "brokers": _Command(
-        "brokers", "List the brokers of any Kafka, their configs and the APIs that they serve."
+        "cluster.brokers", "List the brokers of any Kafka, their configs and the APIs that they serve."
     ),
     "topics": _Command(
-        "topics", "List, describe, create and delete topics of any Kafka, and add partitions."
+        "cluster.topics", "List, describe, create and delete topics of any Kafka, and add partitions."
     ),
-    "configs": _Command("configs", "Show and change configs of topics and brokers of any Kafka."),
+    "configs": _Command("cluster.configs", "Show and change configs of topics and brokers of any Kafka."),
     "offsets": _Command(
-        "offsets",
+        "cluster.offsets",
         "Show where partitions begin and end, and what a group has committed, or the offsets of a time.",
     ),
     "delete-records": _Command(
-        "delete_records",
+        "cluster.delete_records",
         "Delete the records of partitions before an offset, on all replicas. They cannot be brought back.",
     ),
     "log-dirs": _Command(
-        "log_dirs",
+        "cluster.log_dirs",
         "Show what each log directory of each broker holds: sizes, free space, replicas behind, moves.",
     ),
     "elect-leader": _Command(
-        "elect_leader",
+        "cluster.elect_leader",
         "Elect leaders of partitions: the preferred ones after a restart, or unclean ones after a loss.",
     ),
-    "acls": _Command("acls", "List, add and remove access control lists (ACLs) of any Kafka."),
+    "acls": _Command("cluster.acls", "List, add and remove access control lists (ACLs) of any Kafka."),
     "users": _Command(
-        "users", "List users with SCRAM credentials of any Kafka, set their passwords, remove them."
+        "cluster.users", "List users with SCRAM credentials of any Kafka, set their passwords, remove them."
     ),
     "quotas": _Command(
-        "quotas", "Show and change the quotas of users, client ids and IP addresses of any Kafka."
+        "cluster.quotas", "Show and change the quotas of users, client ids and IP addresses of any Kafka."
     ),
     "groups": _Command(
-        "groups",
+        "cluster.groups",
         "List and describe consumer groups of any Kafka with their lag, reset their offsets, delete them.",
     ),
     "transactions": _Command(
-        "transactions",
+        "cluster.transactions",
         "List and describe transactions of any Kafka, find those that hang, and abort them.",
     ),
     "reassign": _Command(
-        "reassign",
+        "cluster.reassign",
         "Move partitions between brokers and log directories of any Kafka, and see how far they are.",
     ),
     "top": _Command(
-        "top",
+        "cluster.top",
         "Show what a cluster does now: its health, what is written to topics, and how far groups are behind.",
     ),
-    "profile": _Command("profile", "Keep connection settings of clusters under names, and choose one."),
+    "profile": _Command(
+        "cluster.profile", "Keep connection settings of clusters under names, and choose one."
+    ),
     "produce": _Command(
-        "produce",
+        "cluster.produce",
         "Write arguments, files, or lines of stdin as they arrive, to a topic of any Kafka.",
     ),
     "consume": _Command(
-        "consume", "Print records of topics of any Kafka, alone or as a member of a consumer group."
+        "cluster.consume", "Print records of topics of any Kafka, alone or as a member of a consumer group."
     ),
 }
 """Maps a subcommand to its module of `klog.commands`.
@@ -150,22 +152,22 @@ def load(name: str) -> Any:  # noqa: ANN401 (typer's own command)
     """The command; imports its module."""
     command = _loaded(name)
     if _COMPLETION_VARIABLE in os.environ:
-        from klog.commands._completion import add_completions
+        from klog.commands.shared.completion import add_completions
 
         add_completions(name, command)
     return command
 
 
 def _loaded(name: str) -> Any:  # noqa: ANN401
-    from klog.commands.option_groups import taking_optional_values
+    from klog.commands.shared.option_sets import taking_optional_values
 
-    module_name = COMMANDS[name].module
-    module = importlib.import_module(f"klog.commands.{module_name}")
+    module = importlib.import_module(f"klog.commands.{COMMANDS[name].module}")
     if hasattr(module, "app"):
         return _with_help(typer.main.get_command(module.app))
     single = typer.Typer(add_completion=False, rich_markup_mode=None)
     optional_values = getattr(module, "OPTIONAL_VALUES", {})
-    single.command(name, cls=taking_optional_values(optional_values))(getattr(module, module_name))
+    function = getattr(module, module.__name__.rpartition(".")[2])
+    single.command(name, cls=taking_optional_values(optional_values))(function)
     return _with_help(typer.main.get_command(single))
 
 
@@ -178,7 +180,7 @@ def _with_help(command: Any) -> Any:  # noqa: ANN401
 
 
 def _write_help(command: Any, ctx: Any, formatter: Any) -> None:  # noqa: ANN401
-    from klog.commands._help import write_help
+    from klog.commands.shared.help import write_help
 
     write_help(command, ctx, formatter)
 
@@ -230,20 +232,6 @@ app = typer.Typer(
 )
 
 
-def show_version(wanted: bool = True) -> None:
-    """Print the version and which parts are compiled, then exit; do nothing if it is not wanted."""
-    if wanted:
-        from importlib.machinery import EXTENSION_SUFFIXES
-        from importlib.metadata import version
-
-        from klog.kernel import kernel
-        from klog.storage.log import segment
-
-        broker = "compiled" if segment.__file__.endswith(tuple(EXTENSION_SUFFIXES)) else "interpreted"
-        print(f"klog {version('klog')} ({kernel.IMPLEMENTATION} kernel, {broker} broker)")  # noqa: T201
-        raise typer.Exit
-
-
 @app.callback()
 def _root(
     _: Annotated[
@@ -289,7 +277,7 @@ def _status(run: Callable[[], object]) -> str | int | None:
     except KlogError as error:
         return _failed(error)
     except _ClickError as error:
-        from klog.commands._usage import usage_error
+        from klog.commands.shared.usage import usage_error
 
         if type(error).__name__ == "NoArgsIsHelpError":  # its text is the help
             typer.echo(error.message)
@@ -304,14 +292,8 @@ def _status(run: Callable[[], object]) -> str | int | None:
     return code if isinstance(code, int) else 0
 
 
-def exit_code(error: KlogError) -> int:
-    """The exit code for an error: 2 if the command line is wrong, else 1."""
-    is_usage = isinstance(error, UsageError) and not isinstance(error, MissingInputError)
-    return WRONG_USAGE if is_usage else FAILED
-
-
 def _failed(error: KlogError) -> int:
-    from klog.commands._messages import print_error
+    from klog.commands.shared.messages import print_error
 
     print_error(error)
     return exit_code(error)

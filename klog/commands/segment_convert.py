@@ -1,9 +1,9 @@
 """`spark-submit commands/segment_convert.py --input ...`: runs the tasks of `klog convert` on Spark.
 
 This is a script and not a subcommand: spark-submit runs it on the driver. Options, files, state and report
-are those of `klog convert` (`klog.commands.convert`), with two differences: `--input` names the partitions,
-and Spark decides how many tasks run at once. The executors must see the directories under the same paths. It
-works with an installed klog, and from a checkout.
+are those of `klog convert` (`klog.commands.offline.convert`), with two differences: `--input` names the
+partitions, and Spark decides how many tasks run at once. The executors must see the directories under the
+same paths. It works with an installed klog, and from a checkout.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 Spark.
 
 This is a script and not a subcommand: spark-submit runs it on the driver. Options, files, job state and
-report are those of `klog export` (`klog.commands.export`), with two differences: `--input` names the
+report are those of `klog export` (`klog.commands.offline.export`), with two differences: `--input` names the
 segments, and Spark decides how many tasks run at once. It works with an installed klog, from a checkout, and
 with klog shipped by `--py-files`.
 """

@@ -1,7 +1,7 @@
 """The final report of an export: what was read and written, and what could not be.
 
-This module has the report as a value and as JSON; `klog.commands.exporting.report_text` shows it as text. The
-exit code of `klog export` depends on `Report.clean`.
+This module has the report as a value and as JSON; `klog.commands.offline.exporting.report_text` shows it as
+text. The exit code of `klog export` depends on `Report.clean`.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from klog.commands import configs, consume, produce, topics
+from klog.commands.cluster import configs, consume, produce, topics
 from tests import corpora
 from tests.processes import child
 from tests.waiting import eventually

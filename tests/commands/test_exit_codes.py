@@ -215,8 +215,8 @@ def test_a_port_in_use_is_code_1(klog: Run, tmp_path: Path, what: str) -> None:
 
 
 def test_the_table_in_the_docs_is_that_of_the_code() -> None:
-    from klog.commands import main
+    from klog.commands.shared import exit_codes
 
     page = (Path(__file__).parents[2] / "docs" / "commands.md").read_text("utf-8")
     codes = [int(line.split("|")[1]) for line in page.splitlines() if line[:3] in {"| 0", "| 1", "| 2"}]
-    assert codes == [0, main.FAILED, main.WRONG_USAGE, main.INTERRUPTED]
+    assert codes == [0, exit_codes.FAILED, exit_codes.WRONG_USAGE, exit_codes.INTERRUPTED]

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from klog.commands._messages import hanging
-from klog.commands._tables import Cell, Column, fit, natural_widths
+from klog.commands.shared.messages import hanging
+from klog.commands.shared.table_layout import Cell, Column, fit, natural_widths
 from klog.formats.visible import visible
 from klog.kernel.batch_builder import BatchFields, RecordData, build_batch
 from tests import corpora

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from klog.commands.exporting.report_text import report_text
+from klog.commands.offline.exporting.report_text import report_text
 from klog.export import job_state
 from klog.export.decoders.decoding import Encoding, RequestedDecoding
 from klog.export.deserialise import BadRecords

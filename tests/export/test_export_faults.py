@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from klog.commands.exporting.report_text import report_text
+from klog.commands.offline.exporting.report_text import report_text
 from klog.export import table_files
 from klog.export.report import report_json
 from klog.formats import compression

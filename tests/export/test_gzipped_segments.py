@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from klog.commands.exporting.report_text import report_text
+from klog.commands.offline.exporting.report_text import report_text
 from klog.export.options import ReadOptions
 from klog.export.planner import plan
 from klog.kernel.batch_builder import BatchFields, RecordData, build_batch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from klog.commands.exporting.report_text import report_text
+from klog.commands.offline.exporting.report_text import report_text
 from klog.export.job_state import Progress
 from klog.export.jobs import SplitResult
 from klog.export.options import ReadOptions

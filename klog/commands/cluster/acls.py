@@ -1,0 +1,301 @@
+"""`klog acls`: lists, adds and removes access control lists (ACLs) of any Kafka.
+
+Options have the names of `kafka-acls`, and its command lines work too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from klog.commands.kafka_tools.command_lines import AsKafka, tool_app
+from klog.commands.shared.connection import ConnectionOptions
+from klog.commands.shared.messages import print_error, print_line, print_report
+from klog.commands.shared.option_sets import expand_options, option, optional
+from klog.commands.shared.output import WATCHING, OutputOptions, WatchOptions
+from klog.commands.shared.terminal import confirmed, count_of
+from klog.commands.shared.usage import did_you_mean
+from klog.formats.errors import UsageError
+
+if TYPE_CHECKING:
+    from klog.admin.acls import Wanted
+    from klog.admin.requests.acls import Acl, AclOperation, AclResourceType, PatternType
+
+app = tool_app(
+    "acls",
+    "List, add and remove access control lists (ACLs) of any Kafka.",
+    {"--list": "list", "--add": "add", "--remove": "remove"},
+    (
+        "klog acls list --topic orders",
+        "klog acls add --allow-principal User:billing --consumer --topic orders --group billing",
+        "klog acls remove --topic orders",
+    ),
+)
+
+_RESOURCE: Final = "Resources"
+_WHO: Final = "Who and what"
+_CURRENT: Final = "Current ACLs for resource"
+
+
+def _names(name: str, metavar: str, summary: str, panel: str = _RESOURCE) -> Any:  # noqa: ANN401 (typer's own)
+    return option(panel, summary, name, metavar=metavar, show_default=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """The resources that ACLs are about."""
+
+    topic: Annotated[list[str] | None, _names("--topic", "TOPIC", "A topic; * for all (repeatable).")] = None
+    group: Annotated[list[str] | None, _names("--group", "GROUP", "A consumer group (repeatable).")] = None
+    cluster: bool = optional(False, _RESOURCE, "The cluster itself.", "--cluster")
+    transactional_id: Annotated[
+        list[str] | None, _names("--transactional-id", "ID", "A transactional id (repeatable).")
+    ] = None
+    delegation_token: Annotated[
+        list[str] | None, _names("--delegation-token", "ID", "A delegation token (repeatable).")
+    ] = None
+    user_principal: Annotated[
+        list[str] | None, _names("--user-principal", "User:NAME", "A user, for tokens (repeatable).")
+    ] = None
+    pattern_type: str = optional(
+        "literal",
+        _RESOURCE,
+        "literal or prefixed; to list and remove also any, or match: all that apply to the name.",
+        "--resource-pattern-type",
+        metavar="TYPE",
+    )
+
+    def found(self) -> tuple[tuple[AclResourceType, str], ...]:
+        """The types and names that are given."""
+        from klog.admin.acls import CLUSTER_NAME
+        from klog.admin.requests.acls import AclResourceType
+
+        named = (
+            (AclResourceType.TOPIC, self.topic),
+            (AclResourceType.GROUP, self.group),
+            (AclResourceType.CLUSTER, [CLUSTER_NAME] if self.cluster else None),
+            (AclResourceType.TRANSACTIONAL_ID, self.transactional_id),
+            (AclResourceType.DELEGATION_TOKEN, self.delegation_token),
+            (AclResourceType.USER, self.user_principal),
+        )
+        return tuple((kind, name.strip()) for kind, names in named for name in names or ())
+
+    def pattern(self) -> PatternType:
+        """The pattern type. Raises UsageError."""
+        from klog.admin.requests.acls import PatternType
+
+        try:
+            return PatternType[self.pattern_type.upper()]
+        except KeyError as error:
+            known = ", ".join(each.name.lower() for each in PatternType)
+            raise UsageError(
+                f"--resource-pattern-type {self.pattern_type} is unknown", cure=f"one of {known}"
+            ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """Who may do what from where."""
+
+    allow_principal: Annotated[
+        list[str] | None, _names("--allow-principal", "User:NAME", "Who may (repeatable).", _WHO)
+    ] = None
+    deny_principal: Annotated[
+        list[str] | None, _names("--deny-principal", "User:NAME", "Who may not (repeatable).", _WHO)
+    ] = None
+    allow_host: Annotated[
+        list[str] | None, _names("--allow-host", "IP", "From where. [default: *]", _WHO)
+    ] = None
+    deny_host: Annotated[
+        list[str] | None, _names("--deny-host", "IP", "From where not. [default: *]", _WHO)
+    ] = None
+    operation: Annotated[
+        list[str] | None, _names("--operation", "NAME", "Read, Write, ... [default: All]", _WHO)
+    ] = None
+    producer: bool = optional(False, _WHO, "What a producer needs, with --topic.", "--producer")
+    consumer: bool = optional(False, _WHO, "What a consumer needs, with --topic and --group.", "--consumer")
+    idempotent: bool = optional(
+        False, _WHO, "With --producer: idempotent writes, for Kafka before 2.8.", "--idempotent"
+    )
+
+    def wanted(self, resources: Resources) -> Wanted:
+        """What the options say. Raises UsageError."""
+        from klog.admin.acls import Wanted
+        from klog.admin.requests.acls import AclOperation
+
+        return Wanted(
+            resources.found(),
+            resources.pattern(),
+            tuple(self.allow_principal or ()),
+            tuple(self.deny_principal or ()),
+            tuple(self.allow_host or ()),
+            tuple(self.deny_host or ()),
+            tuple(map(_operation, self.operation or ())) or (AclOperation.ALL,),
+            self.producer,
+            self.consumer,
+            self.idempotent,
+        )
+
+
+def _operation(text: str) -> AclOperation:
+    """An operation by its name, `AlterConfigs` or `ALTER_CONFIGS`. Raises UsageError."""
+    from klog.admin.requests.acls import AclOperation
+
+    plain = text.replace("_", "").lower()
+    known = {each.name.replace("_", "").lower(): each for each in AclOperation if each.name != "ANY"}
+    if plain not in known:
+        names = [each.name.title().replace("_", "") for each in known.values()]
+        raise UsageError(
+            f"--operation {text} is unknown", cure=did_you_mean(text.title(), names) or ", ".join(names)
+        )
+    return known[plain]
+
+
+Force = Annotated[bool, typer.Option("--yes", "-y", "--force", help="Do it without asking.")]
+
+
+@app.command("list", cls=WATCHING)
+@expand_options
+def list_acls(
+    connection: ConnectionOptions,
+    output: OutputOptions,
+    watch: WatchOptions,
+    resources: Resources,
+    principal: Annotated[
+        list[str] | None, _names("--principal", "User:NAME", "Only ACLs of this principal.", _WHO)
+    ] = None,
+    as_kafka: AsKafka = False,
+) -> None:
+    """Show the ACLs of resources and principals, or all.
+
+    Examples:
+
+        klog acls list
+
+        klog acls list --topic orders --resource-pattern-type match
+
+        klog acls list --principal User:billing -o csv
+    """
+    from klog.admin import connect
+    from klog.admin.acls import Wanted, filters_to_list
+    from klog.admin.requests.acls import describe_acls
+
+    filters = filters_to_list(Wanted(resources.found(), resources.pattern()), principal or ())
+    with connect.cluster(connection.settings()) as cluster:
+
+        def show() -> None:
+            found = list(dict.fromkeys(acl for each in filters for acl in describe_acls(cluster, each)))
+            if not as_kafka or not output.for_people:
+                output.show([_row(each) for each in found])
+                return
+            if not principal:
+                _print_as_kafka(_CURRENT, found)
+            for name in principal or ():
+                print_line(f"ACLs for principal `{name}`")
+                _print_as_kafka(_CURRENT, [each for each in found if each.principal == name])
+
+        watch.run(show)
+
+
+def _row(acl: Acl) -> dict[str, object]:
+    return {
+        "principal": acl.principal,
+        "permissionType": acl.permission.name,
+        "operation": acl.operation.name,
+        "resourceType": acl.pattern.resource_type.name,
+        "resourceName": acl.pattern.name,
+        "patternType": acl.pattern.pattern_type.name,
+        "host": acl.host,
+    }
+
+
+def _print_as_kafka(title: str, acls: Iterable[Acl]) -> None:
+    from klog.admin.acls import by_pattern
+
+    for pattern, group in by_pattern(acls).items():
+        print_line(f"{title} `{pattern}`: ")
+        print_line(" " + "\n".join(f"\t{acl}" for acl in group) + " ")
+        print_line("")
+
+
+@app.command("add")
+@expand_options
+def add_acls(
+    connection: ConnectionOptions,
+    resources: Resources,
+    entries: Entries,
+    force: Annotated[bool, typer.Option("--force", hidden=True)] = False,  # noqa: ARG001 (as kafka-acls)
+    as_kafka: AsKafka = False,
+) -> None:
+    """Add ACLs. Adding one that is there already changes nothing.
+
+    Where no ACL names a resource, all may use it if allow.everyone.if.no.acl.found is set: the first ACL then
+    closes it for all others.
+
+    Examples:
+
+        klog acls add --allow-principal User:shop --producer --topic orders
+
+        klog acls add --allow-principal User:billing --consumer --topic orders --group billing
+
+        klog acls add --allow-principal User:ops --operation Describe --topic shop.
+            --resource-pattern-type prefixed
+    """
+    from klog.admin import connect
+    from klog.admin.acls import acls_of
+    from klog.admin.requests.acls import create_acls
+
+    wanted = [acl for group in acls_of(entries.wanted(resources)).values() for acl in group]
+    if as_kafka:
+        _print_as_kafka("Adding ACLs for resource", wanted)
+    with connect.cluster(connection.settings()) as cluster:
+        failures = [each for each in create_acls(cluster, wanted) if each is not None]
+    for failure in failures:
+        print_error(failure)
+    added = len(wanted) - len(failures)
+    if added and not as_kafka:
+        print_report(f"{count_of(added, 'ACL')} added")
+    if failures:
+        raise typer.Exit(1)
+
+
+@app.command("remove")
+@expand_options
+def remove_acls(
+    connection: ConnectionOptions,
+    output: OutputOptions,
+    resources: Resources,
+    entries: Entries,
+    yes: Force = False,
+    as_kafka: AsKafka = False,
+) -> None:
+    """Remove ACLs of resources: all of them, or those of principals. It shows them and asks first.
+
+    Without a terminal it needs --yes (--force, as for kafka-acls).
+
+    Examples:
+
+        klog acls remove --topic orders
+
+        klog acls remove --allow-principal User:billing --operation Read --topic orders --yes
+    """
+    from klog.admin import connect
+    from klog.admin.acls import filters_to_remove
+    from klog.admin.requests.acls import delete_acls, describe_acls
+
+    filters = filters_to_remove(entries.wanted(resources))
+    with connect.cluster(connection.settings()) as cluster:
+        found = list(dict.fromkeys(acl for each in filters for acl in describe_acls(cluster, each)))
+        if not found:
+            print_report("there are no such ACLs")
+            return
+        if not as_kafka:
+            output.show([_row(each) for each in found])
+        if not confirmed(f"Remove {count_of(len(found), 'ACL')}?", yes=yes):
+            raise typer.Exit(1)
+        removed = delete_acls(cluster, filters)
+    if not as_kafka:
+        print_report(f"{count_of(len(removed), 'ACL')} removed")

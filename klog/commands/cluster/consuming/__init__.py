@@ -1,0 +1,1 @@
+"""Parts of the command `klog consume`: options, membership of a group, and how records are printed."""

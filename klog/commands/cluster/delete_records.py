@@ -1,0 +1,138 @@
+"""`klog delete-records`: deletes the records of partitions before an offset.
+
+`--offset-json-file` takes the files of `kafka-delete-records`, and then the output is as by that tool.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from klog.commands.shared.connection import ConnectionOptions
+from klog.commands.shared.messages import print_error, print_line, print_note, print_report
+from klog.commands.shared.option_sets import expand_options
+from klog.commands.shared.output import OutputOptions
+from klog.commands.shared.terminal import confirmed, count_of
+from klog.commands.shared.usage import missing
+from klog.formats.errors import FormatError, KlogError, StorageError, UsageError
+
+if TYPE_CHECKING:
+    from klog.admin.record_deletion import Deletion
+    from klog.formats.names import TopicPartition
+
+
+@expand_options
+def delete_records(
+    connection: ConnectionOptions,
+    output: OutputOptions,
+    targets: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="TOPIC:PARTITION:OFFSET...",
+            help="Delete what is before this offset; -1 deletes all records.",
+        ),
+    ] = None,
+    offset_json_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--offset-json-file", metavar="FILE", help="A file of kafka-delete-records.", show_default=False
+        ),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would go.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Delete without asking.")] = False,
+) -> None:
+    """Delete the records of partitions before an offset, on all replicas. They cannot be brought back.
+
+    It shows first what goes, then asks on a terminal; elsewhere it needs --yes. With --offset-json-file and
+    without a terminal it does not ask and prints as kafka-delete-records does.
+
+    Disks have the space back when whole segments have gone, file.delete.delay.ms (1 minute) later.
+
+    Examples:
+
+        klog delete-records orders:0:1000 --dry-run
+
+        klog delete-records orders:0:-1 orders:1:-1 --yes
+
+        klog delete-records --offset-json-file offsets.json
+    """
+    from klog.admin import connect
+    from klog.admin.record_deletion import plan
+    from klog.admin.requests.record_deletion import delete_records as delete
+
+    before = _before(targets, offset_json_file)
+    in_a_script = not (sys.stdin.isatty() and sys.stderr.isatty())
+    as_kafka = offset_json_file is not None and output.for_people and in_a_script and not (yes or dry_run)
+    with connect.cluster(connection.settings()) as cluster:
+        planned = plan(cluster, before)
+        if not as_kafka and not _agreed(planned, output, dry_run=dry_run, yes=yes):
+            raise typer.Exit(0 if dry_run else 1)
+        if as_kafka:
+            print_line("Executing records delete operation")
+        outcomes = delete(cluster, before)
+    failed = _tell_as_kafka(outcomes) if as_kafka else _tell(outcomes)
+    if failed and not as_kafka:
+        raise typer.Exit(1)
+
+
+def _before(targets: list[str] | None, file: Path | None) -> Mapping[TopicPartition, int]:
+    """The offset of each partition that is given."""
+    from klog.admin.record_deletion import parse_json, parse_targets
+
+    if targets and file is not None:
+        raise UsageError("TOPIC:PARTITION:OFFSET and --offset-json-file exclude each other")
+    if file is None:
+        if not targets:
+            raise missing("TOPIC:PARTITION:OFFSET (or --offset-json-file FILE)")
+        return parse_targets(targets)
+    try:
+        return parse_json(file.read_text("utf-8"), str(file))
+    except OSError as error:
+        raise StorageError(f"cannot be read: {error.strerror}", file=str(file)) from error
+    except UnicodeDecodeError as error:
+        raise FormatError("is no text in UTF-8", file=str(file)) from error
+
+
+def _agreed(planned: list[Deletion], output: OutputOptions, *, dry_run: bool, yes: bool) -> bool:
+    """Show what goes and ask. Raises ClientError if a partition cannot be asked."""
+    output.show([each.to_json() for each in planned])
+    sys.stdout.flush()
+    for each in planned:
+        if each.error is not None:
+            raise each.error
+    if dry_run:
+        print_note("nothing was changed (--dry-run)")
+        return False
+    records = sum(each.records or 0 for each in planned)
+    partitions = count_of(len(planned), "partition")
+    return confirmed(f"Delete {count_of(records, 'offset')} of {partitions} for ever?", yes=yes)
+
+
+def _tell(outcomes: Mapping[TopicPartition, int | KlogError]) -> bool:
+    """Say what became of each partition; return whether one failed."""
+    failed = False
+    for partition, outcome in sorted(outcomes.items()):
+        if isinstance(outcome, KlogError):
+            failed = True
+            print_error(outcome)
+        else:
+            print_report(f"{partition}: begins at offset {outcome}")
+    return failed
+
+
+def _tell_as_kafka(outcomes: Mapping[TopicPartition, int | KlogError]) -> bool:
+    from klog.client.errors import RefusedError
+    from klog.commands.kafka_tools.java_errors import java_text
+
+    print_line("Records delete operation completed:")
+    for partition, outcome in outcomes.items():
+        if isinstance(outcome, KlogError):
+            said = java_text(outcome.code) if isinstance(outcome, RefusedError) else str(outcome)
+            print_line(f"partition: {partition}\terror: {said}")
+        else:
+            print_line(f"partition: {partition}\tlow_watermark: {outcome}")
+    return False

@@ -1,0 +1,193 @@
+"""The options with which `klog groups` names groups and says how to reset their offsets.
+
+They have the names of `kafka-consumer-groups`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from klog.commands.shared.option_sets import option, optional
+from klog.commands.shared.usage import missing
+from klog.formats.errors import FormatError, StorageError, UsageError
+
+if TYPE_CHECKING:
+    from klog.admin.offset_reset import Rule
+    from klog.formats.names import TopicPartition
+
+_RULES: Final = "Rules, of which one is needed"
+_SCOPE: Final = "Partitions"
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Groups by name; none stands for all only with `--all-groups`."""
+
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[GROUP]...", help="The groups.", show_default=False)
+    ] = None
+    group: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--group",
+            metavar="GROUP",
+            help="A group, as for kafka-consumer-groups (repeatable).",
+            show_default=False,
+        ),
+    ] = None
+    all_groups: Annotated[bool, typer.Option("--all-groups", help="All consumer groups.")] = False
+
+    def given(self) -> list[str]:
+        """The names, each once; none with `--all-groups`. Raises typer's error of a missing argument."""
+        names = list(dict.fromkeys((*(self.names or ()), *(self.group or ()))))
+        if names and self.all_groups:
+            raise UsageError("--all-groups and names of groups exclude each other")
+        if not names and not self.all_groups:
+            raise missing("GROUP (or --all-groups)")
+        return names
+
+
+@dataclass(frozen=True, slots=True)
+class OneGroup:
+    """The name of one group."""
+
+    name: Annotated[str | None, typer.Argument(metavar="GROUP", help="The group.", show_default=False)] = None
+    group: Annotated[
+        str | None,
+        typer.Option(
+            "--group", metavar="GROUP", help="The group, as for kafka-consumer-groups.", show_default=False
+        ),
+    ] = None
+
+    def required(self) -> str:
+        """The name. Raises typer's error of a missing argument if there is none."""
+        names = {name for name in (self.name, self.group) if name is not None}
+        if len(names) > 1:
+            raise UsageError("two groups are named", cure="name one")
+        if not names:
+            raise missing("GROUP")
+        return names.pop()
+
+
+def _rule(summary: str, name: str, metavar: str | None = None) -> Any:  # noqa: ANN401 (typer's own type)
+    return option(_RULES, summary, name, metavar=metavar, show_default=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ResetRules:
+    """The rules of `reset-offsets`, of which one is given."""
+
+    to_earliest: Annotated[bool, _rule("The first offset.", "--to-earliest")] = False
+    to_latest: Annotated[bool, _rule("The end.", "--to-latest")] = False
+    to_current: Annotated[bool, _rule("The committed offset, or the end.", "--to-current")] = False
+    to_offset: Annotated[int | None, _rule("This offset.", "--to-offset", "N")] = None
+    shift_by: Annotated[
+        int | None, _rule("N offsets forward from the committed one, or back if negative.", "--shift-by", "N")
+    ] = None
+    to_datetime: Annotated[
+        str | None,
+        _rule("The first record of a time (YYYY-MM-DDTHH:mm:SS.sss, UTC) or later.", "--to-datetime", "TIME"),
+    ] = None
+    by_duration: Annotated[
+        str | None,
+        _rule("The first record of so long ago or later (P7D, PT1H30M).", "--by-duration", "DURATION"),
+    ] = None
+    from_file: Annotated[
+        Path | None, _rule("The offsets in a file of CSV, as --export prints it.", "--from-file", "FILE")
+    ] = None
+
+    def rule(self, now_ms: int) -> Rule | None:
+        """The rule that is given; None for `--from-file`. Raises UsageError unless it is just one."""
+        from klog.admin import offset_reset as rules
+
+        makers: list[tuple[str, object, Callable[[Any], Rule | None]]] = [
+            ("--to-earliest", self.to_earliest or None, lambda _: rules.to_earliest),
+            ("--to-latest", self.to_latest or None, lambda _: rules.to_latest),
+            ("--to-current", self.to_current or None, lambda _: rules.to_current),
+            ("--to-offset", self.to_offset, rules.to_offset),
+            ("--shift-by", self.shift_by, rules.shift_by),
+            ("--to-datetime", self.to_datetime, lambda text: rules.to_time(rules.parse_datetime(text))),
+            ("--by-duration", self.by_duration, lambda text: rules.by_duration(text, now_ms)),
+            ("--from-file", self.from_file, lambda _: None),
+        ]
+        given = [(name, value, make) for name, value, make in makers if value is not None]
+        if not given:
+            raise UsageError(
+                "nothing says to which offsets", cure=f"one of {', '.join(name for name, _, _ in makers)}"
+            )
+        if len(given) > 1:
+            raise UsageError(f"{' and '.join(name for name, _, _ in given)} exclude each other")
+        _, value, make = given[0]
+        return make(value)
+
+    def offsets_of(self, groups: Sequence[str]) -> dict[str, dict[TopicPartition, int]]:
+        """What `--from-file` says for each group. Raises FormatError, StorageError."""
+        from klog.admin.offset_reset import from_csv
+
+        path = self.from_file or Path()
+        try:
+            return from_csv(path.read_text("utf-8").splitlines(), groups, str(path))
+        except OSError as error:
+            raise StorageError(f"cannot be read: {error.strerror}", file=str(path)) from error
+        except UnicodeDecodeError as error:
+            raise FormatError("is no text in UTF-8", file=str(path)) from error
+
+
+@dataclass(frozen=True, slots=True)
+class ResetScope:
+    """Of which partitions to reset the offsets, and whether to do it."""
+
+    topic: list[str] | None = optional(
+        None,
+        _SCOPE,
+        "A topic, or some of its partitions, like orders:0,2 (repeatable).",
+        "--topic",
+        metavar="TOPIC[:N,...]",
+    )
+    all_topics: bool = optional(
+        False, _SCOPE, "All partitions of which the group has offsets.", "--all-topics"
+    )
+    execute: Annotated[bool, typer.Option("--execute", help="Set the offsets.")] = False
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the new offsets (the default).")] = (
+        False
+    )
+    export: Annotated[
+        bool, typer.Option("--export", help="Print the new offsets as CSV for --from-file.")
+    ] = False
+
+    def check(self, *, from_file: bool) -> None:
+        """Raise UsageError if the options contradict each other or say nothing of the partitions."""
+        if self.execute and self.dry_run:
+            raise UsageError("--execute and --dry-run exclude each other")
+        ways = [bool(self.topic), self.all_topics, from_file]
+        if sum(ways) > 1:
+            raise UsageError("--topic, --all-topics and --from-file exclude each other")
+        if not any(ways):
+            raise missing("--topic TOPIC (or --all-topics, or --from-file FILE)")
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeOptions:
+    """What to show of groups."""
+
+    offsets: Annotated[
+        bool, typer.Option("--offsets", help="The offsets and the lag of each partition (the default).")
+    ] = False
+    members: Annotated[bool, typer.Option("--members", help="The members.")] = False
+    state: Annotated[bool, typer.Option("--state", help="The coordinator, the assignor and the state.")] = (
+        False
+    )
+    verbose: Annotated[
+        bool,
+        typer.Option("--verbose", help="Also the partitions of each member, and leader epochs of offsets."),
+    ] = False
+
+    def check(self) -> None:
+        """Raise UsageError if more than one view is asked for."""
+        if self.offsets + self.members + self.state > 1:
+            raise UsageError("--offsets, --members and --state exclude each other")

@@ -1,0 +1,1 @@
+"""Parts of the command `klog produce`: options and transactions."""

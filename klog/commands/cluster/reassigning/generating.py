@@ -1,0 +1,88 @@
+"""`klog reassign generate`: proposes an assignment as `kafka-reassign-partitions --generate` does."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from klog.commands.cluster.reassigning.group import app
+from klog.commands.cluster.reassigning.plan_options import broker_list
+from klog.commands.kafka_tools.command_lines import AsKafka
+from klog.commands.shared.connection import ConnectionOptions
+from klog.commands.shared.option_sets import expand_options
+from klog.commands.shared.usage import missing
+
+
+@app.command("generate")
+@expand_options
+def generate_assignment(
+    connection: ConnectionOptions,
+    topics: Annotated[
+        list[str] | None, typer.Argument(metavar="[TOPIC]...", help="The topics.", show_default=False)
+    ] = None,
+    topics_to_move_json_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--topics-to-move-json-file",
+            metavar="FILE",
+            help="A file of topics, as for kafka-reassign-partitions.",
+            show_default=False,
+        ),
+    ] = None,
+    brokers: Annotated[
+        str | None,
+        typer.Option("--broker-list", metavar="1,2,3", help="The brokers to use.", show_default=False),
+    ] = None,
+    disable_rack_aware: Annotated[
+        bool, typer.Option("--disable-rack-aware", help="Place replicas without regard to racks.")
+    ] = False,
+    as_kafka: AsKafka = False,  # noqa: ARG001 (both forms are the same)
+) -> None:
+    """Propose an assignment of topics to brokers as kafka-reassign-partitions does, from a random start.
+
+    It spreads the number of replicas, and regards neither where they are nor how large they are. `klog
+    reassign plan` moves less.
+
+    Examples:
+
+        klog reassign generate orders --broker-list 1,2,3
+
+        klog reassign --generate --topics-to-move-json-file topics.json --broker-list 1,2,3
+    """
+    from klog.admin import connect
+    from klog.admin.reassign.generate import check_topics, current_assignment, generate, racks_to_use
+    from klog.admin.reassign.json_files import format_assignments
+    from klog.admin.reassign.reading import read_brokers, read_partitions
+
+    wanted = [*(topics or ()), *_topics_of(topics_to_move_json_file)]
+    if not wanted:
+        raise missing("TOPIC or --topics-to-move-json-file")
+    if brokers is None:
+        raise missing("--broker-list")
+    with connect.cluster(connection.settings()) as cluster:
+        alive = read_brokers(cluster)
+        known = [part for part in read_partitions(cluster) if part.partition.topic in wanted]
+    check_topics(wanted, {part.partition.topic for part in known})
+    racks = racks_to_use(alive, broker_list("--broker-list", brokers), rack_aware=not disable_rack_aware)
+    proposed = generate(known, racks, random.randrange)
+    typer.echo(
+        f"Current partition replica assignment\n{format_assignments(current_assignment(known))}\n\n"
+        f"Proposed partition reassignment configuration\n{format_assignments(proposed)}"
+    )
+
+
+def _topics_of(file: Path | None) -> list[str]:
+    """The topics of a file, none without one. Raises FormatError, MissingInputError."""
+    from klog.admin.reassign.json_files import parse_topics
+    from klog.formats.errors import MissingInputError
+
+    if file is None:
+        return []
+    try:
+        text = file.read_bytes().decode("utf-8", "replace")
+    except OSError as error:
+        raise MissingInputError(f"cannot be read: {error.strerror}", file=str(file)) from error
+    return parse_topics(text, str(file))

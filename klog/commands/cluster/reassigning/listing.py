@@ -1,0 +1,75 @@
+"""`klog reassign list`: the reassignments that are running."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from klog.commands.cluster.reassigning.group import app
+from klog.commands.kafka_tools.command_lines import AsKafka
+from klog.commands.shared.connection import ConnectionOptions
+from klog.commands.shared.messages import print_line, print_note
+from klog.commands.shared.option_sets import expand_options
+from klog.commands.shared.output import WATCHING, OutputOptions, WatchOptions
+
+if TYPE_CHECKING:
+    from klog.admin.requests.reassignments import RunningReassignment
+
+
+@app.command("list", cls=WATCHING)
+@expand_options
+def list_reassignments(
+    connection: ConnectionOptions,
+    output: OutputOptions,
+    watch: WatchOptions,
+    as_kafka: AsKafka = False,
+) -> None:
+    """Show the reassignments that are running: where the replicas are to be, and what comes and goes.
+
+    Examples:
+
+        klog reassign list
+
+        klog reassign list -o jsonl | jq .partition
+
+        klog reassign list --watch 5
+    """
+    from klog.admin import connect
+    from klog.admin.requests.reassignments import list_reassignments as running
+
+    with connect.cluster(connection.settings()) as cluster:
+        if as_kafka:
+            _show_as_kafka(running(cluster))
+            return
+
+        def show() -> None:
+            found = running(cluster)
+            if not found and output.for_people:
+                print_note("no reassignment is running")
+            output.show([_row(each) for each in found])
+
+        watch.run(show)
+
+
+def _row(each: RunningReassignment) -> dict[str, object]:
+    return {
+        "topic": each.partition.topic,
+        "partition": each.partition.partition,
+        "target": list(each.target),
+        "addingReplicas": list(each.adding),
+        "removingReplicas": list(each.removing),
+    }
+
+
+def _show_as_kafka(found: list[RunningReassignment]) -> None:
+    print_line("Current partition reassignments:" if found else "No partition reassignments found.")
+    for each in found:
+        parts = [f"replicas: {_joined(each.replicas)}."]
+        if each.adding:
+            parts.append(f"adding: {_joined(each.adding)}.")
+        if each.removing:
+            parts.append(f"removing: {_joined(each.removing)}.")
+        print_line(f"{each.partition}: {' '.join(parts)}")
+
+
+def _joined(brokers: tuple[int, ...]) -> str:
+    return ",".join(map(str, brokers))

@@ -1,0 +1,89 @@
+"""The options of `klog reassign plan` that say what is to be true."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from klog.commands.shared.option_sets import optional
+from klog.formats.errors import UsageError
+
+if TYPE_CHECKING:
+    from klog.admin.reassign.goals import Goal
+
+_PANEL: Final = "Goal"
+_PERCENT: Final = 100
+
+Rollback = Annotated[
+    Path | None,
+    typer.Option(
+        "--rollback",
+        metavar="FILE",
+        help="Write the reassignment that goes back to this file.",
+        show_default=False,
+    ),
+]
+_TOLERANCE_HELP: Final = "How many percent from its fair share of bytes a broker or directory may be."
+Tolerance = Annotated[float, typer.Option("--tolerance", metavar="PERCENT", help=_TOLERANCE_HELP)]
+
+
+def broker_list(name: str, text: str) -> list[int]:
+    """Parse `1,2,3`; `name` is the option's. Raises UsageError."""
+    try:
+        return [int(broker) for broker in text.split(",")]
+    except ValueError as error:
+        raise UsageError(
+            f"{name} {text!r} is not valid", cure="give ids of brokers, for example 1,2"
+        ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class GoalOptions:
+    """What is to be true."""
+
+    brokers: str | None = optional(
+        None,
+        _PANEL,
+        "Use exactly these brokers, and even out their bytes.",
+        *("--brokers", "--broker-list"),
+        metavar="1,2,3",
+    )
+    drain: str | None = optional(None, _PANEL, "Leave no replica on these brokers.", "--drain", metavar="3")
+    add: str | None = optional(
+        None,
+        _PANEL,
+        "Give these brokers their fair share of bytes, and move nothing else.",
+        "--add",
+        metavar="4,5",
+    )
+    replication_factor: int | None = optional(
+        None, _PANEL, "Give each partition so many replicas.", "--replication-factor", metavar="N", least=1
+    )
+    tolerance: float = optional(1.0, _PANEL, _TOLERANCE_HELP, "--tolerance", metavar="PERCENT")
+    keep_leaders: bool = optional(
+        False, _PANEL, "Do not change preferred leaders that may stay.", "--keep-leaders"
+    )
+    disable_rack_aware: bool = optional(
+        False, _PANEL, "Place replicas without regard to racks.", "--disable-rack-aware"
+    )
+
+    def goal(self) -> Goal:
+        """The goal. Raises UsageError."""
+        from klog.admin.reassign.goals import Goal
+
+        brokers, drained, added = (
+            None if text is None else frozenset(broker_list(name, text))
+            for name, text in (("--brokers", self.brokers), ("--drain", self.drain), ("--add", self.add))
+        )
+        return Goal(
+            brokers,
+            drained or frozenset(),
+            added or frozenset(),
+            self.replication_factor,
+            not self.disable_rack_aware,
+            self.keep_leaders,
+            self.tolerance / _PERCENT,
+        )

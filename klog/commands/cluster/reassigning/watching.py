@@ -1,0 +1,87 @@
+"""`klog reassign watch`: how far each copy is, until nothing moves any more."""
+
+from __future__ import annotations
+
+import sys
+import time
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from klog.commands.cluster.reassigning.group import app
+from klog.commands.cluster.reassigning.options import AssignmentFile
+from klog.commands.shared.connection import ConnectionOptions
+from klog.commands.shared.messages import columns_of, print_note, print_report
+from klog.commands.shared.option_sets import expand_options
+
+_HOME_AND_CLEAR = "\x1b[H\x1b[2J\x1b[3J"
+
+
+class WatchFormat(StrEnum):
+    """How copies are printed."""
+
+    TABLE = "table"
+    JSONL = "jsonl"
+
+
+@app.command("watch")
+@expand_options
+def watch_reassignments(
+    file: AssignmentFile,
+    connection: ConnectionOptions,
+    interval_s: Annotated[
+        float, typer.Option("--interval", metavar="SECONDS", min=0.1, help="How often to look.")
+    ] = 2.0,
+    output: Annotated[
+        WatchFormat | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="table: for people. jsonl: one object per copy. [default: table on a terminal, else jsonl]",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Show how far each copy is, its rate, the time left and the lag, until nothing moves any more.
+
+    With FILE it shows and waits for the partitions in it only. Copies between log directories are shown too.
+
+    Examples:
+
+        klog reassign watch
+
+        klog reassign watch plan.json --interval 10
+
+        klog reassign watch -o jsonl | jq .secondsLeft
+    """
+    from klog.admin import connect
+    from klog.admin.reassign.progress import Meter
+    from klog.commands.cluster.reassigning.progress_view import json_row, summary, table_row
+    from klog.commands.shared.tables import show_json, show_table
+
+    on_screen = columns_of(sys.stdout) is not None
+    as_json = output is WatchFormat.JSONL or (output is None and not on_screen)
+    targets = None if file.name is None else [each.partition for each in file.read(as_kafka=False)]
+    if targets == []:
+        return
+    down: frozenset[int] = frozenset()
+    with connect.cluster(connection.settings()) as cluster:
+        for progress in Meter(cluster, targets).measurements():
+            if on_screen and not as_json:
+                sys.stdout.write(_HOME_AND_CLEAR)
+            for broker in sorted(frozenset(progress.failures) - (frozenset() if on_screen else down)):
+                print_note(f"broker {broker} does not answer: {progress.failures[broker]}")
+            down = frozenset(progress.failures)
+            if progress.is_done:
+                print_report("nothing is moving")
+                return
+            if as_json:
+                show_json([json_row(copy, time.time_ns() // 1_000_000) for copy in progress.copies])
+            elif progress.copies:
+                typer.echo(summary(progress.copies))
+                show_table([table_row(copy) for copy in progress.copies], aside="logDir")
+            else:
+                typer.echo("replicas are being removed")
+            sys.stdout.flush()
+            cluster.clock.sleep_s(interval_s)

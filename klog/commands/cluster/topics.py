@@ -1,0 +1,378 @@
+"""`klog topics`: lists, describes, creates and deletes topics of any Kafka, and adds partitions.
+
+Options have the names of `kafka-topics`, and its command lines work too.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from klog.commands.cluster.topic_options import AnyTopics, NewTopics, ShownPartitions, SomeTopics
+from klog.commands.kafka_tools.command_lines import AsKafka, tool_app
+from klog.commands.shared.connection import ConnectionOptions, ValidateOnly
+from klog.commands.shared.messages import print_error, print_line, print_report
+from klog.commands.shared.option_sets import expand_options
+from klog.commands.shared.output import WATCHING, OutputFormat, OutputOptions, WatchOptions
+from klog.commands.shared.tables import show_table
+from klog.commands.shared.terminal import confirmed
+from klog.formats.errors import UsageError
+
+if TYPE_CHECKING:
+    from klog.admin.topic_selection import TopicSelection
+    from klog.admin.topics import Outcome, Partition, Topic
+    from klog.client.cluster import Cluster
+
+app = tool_app(
+    "topics",
+    "List, describe, create and delete topics of any Kafka, and add partitions.",
+    {
+        "--list": "list",
+        "--describe": "describe",
+        "--create": "create",
+        "--alter": "add-partitions",
+        "--delete": "delete",
+    },
+    (
+        "klog topics create orders --partitions 6",
+        "klog topics list",
+        "klog topics describe orders",
+        "klog topics delete orders",
+    ),
+)
+
+
+ExcludeInternal = Annotated[bool, typer.Option("--exclude-internal", help="Leave out Kafka's own topics.")]
+IfExists = Annotated[bool, typer.Option("--if-exists", help="Accept topics that do not exist.")]
+Assignment = Annotated[
+    str | None,
+    typer.Option(
+        "--replica-assignment",
+        metavar="0:1,1:2",
+        help="Brokers of each partition, the preferred leader first.",
+        show_default=False,
+    ),
+]
+ClusterDefault = typer.Option(min=1, metavar="N", help="[default: the cluster's]", show_default=False)
+
+
+@app.command("list", cls=WATCHING)
+@expand_options
+def list_topics(
+    topics: AnyTopics,
+    connection: ConnectionOptions,
+    output: OutputOptions,
+    watch: WatchOptions,
+    exclude_internal: ExcludeInternal = False,
+    as_kafka: AsKafka = False,
+) -> None:
+    """Print the names of all topics; on a terminal with their sizes.
+
+    Examples:
+
+        klog topics list
+
+        klog topics list --exclude-internal --json
+
+        klog topics list --topic 'orders.*'
+    """
+    from klog.admin import connect
+    from klog.admin.topic_selection import select_topics
+
+    # As with Kafka's tool, a list may be empty.
+    selection = topics.selection(exclude_internal=exclude_internal, may_miss=True)
+    with connect.cluster(connection.settings()) as cluster:
+        watch.run(lambda: _list(select_topics(cluster, selection), output, as_kafka=as_kafka))
+
+
+def _list(found: Sequence[Topic], output: OutputOptions, *, as_kafka: bool) -> None:
+    rows = [
+        {
+            "topic": topic.name,
+            "partitions": len(topic.partitions),
+            "replicas": topic.replication_factor,
+        }
+        for topic in found
+    ]
+    if not output.for_people or (sys.stdout.isatty() and not as_kafka):
+        output.show(rows)
+    elif found or as_kafka:
+        typer.echo("\n".join(topic.name for topic in found))
+
+
+@app.command("describe", cls=WATCHING)
+@expand_options
+def describe_topics(
+    topics: AnyTopics,
+    connection: ConnectionOptions,
+    shown: ShownPartitions,
+    output: OutputOptions,
+    watch: WatchOptions,
+    exclude_internal: ExcludeInternal = False,
+    if_exists: IfExists = False,
+    as_kafka: AsKafka = False,
+) -> None:
+    """Show partitions, leaders, replicas and the configs that differ from the defaults.
+
+    In CSV a row is a partition, in JSON an object is a topic.
+
+    Examples:
+
+        klog topics describe orders
+
+        klog topics describe --under-replicated-partitions
+
+        klog topics describe orders --json | jq .configs
+
+        klog topics describe --topic 'orders.*' --topics-with-overrides
+    """
+    from klog.admin import connect
+
+    selection = topics.selection(
+        exclude_internal=exclude_internal, may_miss=if_exists, topic_id=shown.topic_id
+    )
+    conditions = shown.conditions()
+    with connect.cluster(connection.settings()) as cluster:
+
+        def show() -> None:
+            found = _described(cluster, selection, shown, as_kafka=as_kafka)
+            if output.format is OutputFormat.CSV:
+                output.show([row for topic in found for row in _csv_rows(topic)])
+            elif not output.for_people:
+                output.show([topic.to_json() for topic in found])
+            elif as_kafka:
+                _print_as_kafka(cluster, found, shown, with_topics=not conditions.any)
+            else:
+                _show(found)
+
+        watch.run(show)
+
+
+def _described(
+    cluster: Cluster, selection: TopicSelection, shown: ShownPartitions, *, as_kafka: bool
+) -> list[Topic]:
+    """The topics with their configs, and with the partitions to show."""
+    from klog.admin.topic_selection import select_partitions, select_topics
+    from klog.admin.topics import add_configs
+    from klog.client.asking import broker_ids
+
+    conditions = shown.conditions()
+    found = add_configs(cluster, select_topics(cluster, selection))
+    live_brokers = broker_ids(cluster) if conditions.unavailable else ()
+    found = select_partitions(found, conditions, live_brokers)
+    if shown.with_overrides:
+        found = [topic for topic in found if _has_overrides(topic, as_kafka=as_kafka)]
+    return found
+
+
+def _print_as_kafka(
+    cluster: Cluster, found: Sequence[Topic], shown: ShownPartitions, *, with_topics: bool
+) -> None:
+    from klog.client.admin import describe_eligible_replicas
+    from klog.commands.kafka_tools.topics import described
+
+    eligible = describe_eligible_replicas(cluster, [topic.name for topic in found])
+    lines = described(found, eligible, with_topics=with_topics, with_partitions=not shown.with_overrides)
+    for line in lines:
+        print_line(line)
+
+
+def _csv_rows(topic: Topic) -> list[dict[str, object]]:
+    """A row for each partition, with the fields of the JSON."""
+    return [{"topic": topic.name, **partition.to_json()} for partition in topic.partitions]
+
+
+def _has_overrides(topic: Topic, *, as_kafka: bool) -> bool:
+    """Whether the topic has configs of its own; Kafka's tool also counts those that brokers have set."""
+    if as_kafka:
+        return any(not each.is_default for each in topic.settings)
+    return bool(topic.configs)
+
+
+def _show(topics: Sequence[Topic]) -> None:
+    for number, topic in enumerate(topics):
+        configs = ", ".join(f"{key}={value}" for key, value in topic.configs.items()) or "all defaults"
+        if number:
+            typer.echo()
+        print_line(f"{topic.name}  id {topic.topic_id or 'none'}  {configs}")
+        show_table([_row(partition) for partition in topic.partitions])
+
+
+def _row(partition: Partition) -> dict[str, object]:
+    return {
+        "partition": partition.partition,
+        "leader": None if partition.leader < 0 else partition.leader,
+        "epoch": partition.leader_epoch,
+        "replicas": partition.replicas,
+        "isr": partition.isr,
+        "offline": partition.offline,
+    }
+
+
+@app.command("create")
+@expand_options
+def create_topics(
+    topics: NewTopics,
+    connection: ConnectionOptions,
+    partitions: Annotated[int | None, ClusterDefault] = None,
+    replication_factor: Annotated[int | None, ClusterDefault] = None,
+    replica_assignment: Assignment = None,
+    config: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--config", metavar="KEY=VALUE", help="A topic config (repeatable).", show_default=False
+        ),
+    ] = None,
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="Accept topics that exist already.")
+    ] = False,
+    validate_only: ValidateOnly = False,
+    as_kafka: AsKafka = False,
+) -> None:
+    """Create topics, and wait until they can be written to.
+
+    Examples:
+
+        klog topics create orders
+
+        klog topics create orders --partitions 6 --config cleanup.policy=compact
+
+        klog topics create orders --replica-assignment 0:1,1:2,2:0
+    """
+    from klog.admin import connect
+    from klog.admin.topics import NewTopic, create, parse_assignment
+    from klog.commands.cluster.assignments import parse_pairs
+
+    assignment = None if replica_assignment is None else parse_assignment(replica_assignment)
+    if assignment is not None and (partitions or replication_factor):
+        raise UsageError("--replica-assignment already says how many partitions and replicas there are")
+    configs = parse_pairs("--config", config or ())
+    wanted = [
+        NewTopic(name, partitions, replication_factor, assignment, configs) for name in topics.required()
+    ]
+    with connect.cluster(connection.settings()) as cluster:
+        outcomes = create(cluster, wanted, connect.partitions_retry(), validate_only=validate_only)
+    if as_kafka:
+        for outcome in outcomes:
+            if outcome.error is None:
+                print_line(f"Created topic {outcome.topic}.")
+    _report(
+        [outcome for outcome in outcomes if outcome.error is not None] if as_kafka else outcomes,
+        "could be created" if validate_only else "created",
+        "TOPIC_ALREADY_EXISTS" if if_not_exists else "",
+    )
+
+
+@app.command("add-partitions")
+@expand_options
+def add_partitions(
+    topics: SomeTopics,
+    connection: ConnectionOptions,
+    partitions: Annotated[
+        int,
+        typer.Option(min=1, metavar="N", help="The new total number of partitions.", show_default=False),
+    ] = ...,  # type: ignore[assignment]  # typer's way to require an option
+    replica_assignment: Assignment = None,
+    if_exists: IfExists = False,
+    validate_only: ValidateOnly = False,
+    config: Annotated[list[str] | None, typer.Option("--config", "--delete-config", hidden=True)] = None,
+    as_kafka: AsKafka = False,
+) -> None:
+    """Add partitions to topics. Records stay where they are, but new records of a key may go elsewhere.
+
+    Examples:
+
+        klog topics add-partitions orders --partitions 12
+    """
+    from klog.admin import connect
+    from klog.admin import topics as admin_topics
+    from klog.admin.topic_selection import select_topics
+
+    if config:
+        raise UsageError("configs are not changed here", cure="klog configs alter --topic TOPIC")
+    assignment = None if replica_assignment is None else admin_topics.parse_assignment(replica_assignment)
+    selection = topics.required(may_miss=if_exists)
+    with connect.cluster(connection.settings()) as cluster:
+        outcomes = []
+        for topic in select_topics(cluster, selection):
+            # Kafka's tool takes the brokers of all partitions, those included that are there.
+            first = len(topic.partitions) if as_kafka else 0
+            outcomes += admin_topics.add_partitions(
+                cluster,
+                [topic.name],
+                partitions,
+                None if assignment is None else dict(enumerate(list(assignment.values())[first:])),
+                connect.partitions_retry(),
+                validate_only=validate_only,
+            )
+    done = f"{'could have' if validate_only else 'has'} {partitions} partitions"
+    _report(outcomes, done, "UNKNOWN_TOPIC_OR_PARTITION" if if_exists else "")
+
+
+@app.command("delete")
+@expand_options
+def delete_topics(
+    topics: SomeTopics,
+    connection: ConnectionOptions,
+    if_exists: IfExists = False,
+    exclude_internal: ExcludeInternal = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Delete without asking.")] = False,
+    as_kafka: AsKafka = False,
+) -> None:
+    """Delete topics with all their records. Asks on a terminal; elsewhere it needs --yes.
+
+    `klog topics --delete --topic REGEX` never asks, as kafka-topics.
+
+    Examples:
+
+        klog topics delete orders
+
+        klog topics delete orders --if-exists --yes
+    """
+    from klog.admin import connect
+    from klog.admin.topics import delete
+
+    selection = replace(topics.required(may_miss=if_exists), exclude_internal=exclude_internal)
+    yes = yes or as_kafka
+    settings = connection.settings()
+    by_name = not selection.patterns
+    if by_name and not _agreed(selection.names, yes=yes):
+        raise typer.Exit(1)
+    with connect.cluster(settings) as cluster:
+        names = selection.names if by_name else _selected(cluster, selection)
+        if not by_name and names and not _agreed(names, yes=yes):
+            raise typer.Exit(1)
+        outcomes = delete(cluster, names) if names else []
+    _report(outcomes, "deleted", "UNKNOWN_TOPIC_OR_PARTITION" if if_exists else "")
+
+
+def _agreed(names: Sequence[str], *, yes: bool) -> bool:
+    return confirmed(f"Delete {', '.join(names)} with all records?", yes=yes)
+
+
+def _selected(cluster: Cluster, selection: TopicSelection) -> list[str]:
+    from klog.admin.topic_selection import select_topics
+
+    return [topic.name for topic in select_topics(cluster, selection)]
+
+
+def _report(outcomes: Sequence[Outcome], done: str, accepted: str) -> None:
+    """Print the outcome of each topic on stderr; exit with 1 if one failed. `accepted` is no failure."""
+    from klog.client.errors import RefusedError
+    from klog.protocol.error_codes import ErrorCode
+
+    failed = False
+    for outcome in outcomes:
+        if outcome.error is None:
+            print_report(f"{outcome.topic}: {done}")
+        elif outcome.error == accepted:
+            print_report(f"{outcome.topic}: nothing to do, {outcome.error}")
+        else:
+            failed = True
+            print_error(RefusedError(outcome.topic, ErrorCode[outcome.error], message=outcome.message))
+    if failed:
+        raise typer.Exit(1)

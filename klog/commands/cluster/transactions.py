@@ -1,0 +1,313 @@
+"""`klog transactions`: lists and describes transactions of any Kafka, finds those that hang, aborts them.
+
+Subcommands and options have the names of `kafka-transactions`, and its command lines work too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from klog.commands.kafka_tools.command_lines import tool_app
+from klog.commands.shared.connection import ConnectionOptions
+from klog.commands.shared.messages import print_note, print_report
+from klog.commands.shared.option_sets import expand_options
+from klog.commands.shared.output import WATCHING, OutputOptions, WatchOptions
+from klog.commands.shared.terminal import confirmed
+from klog.commands.shared.usage import missing
+from klog.formats.wording import first_of
+
+if TYPE_CHECKING:
+    from klog.admin.requests.transaction_admin import ActiveProducer, DescribedTransaction, ListedTransaction
+    from klog.admin.transactions import OpenTransaction
+    from klog.formats.names import TopicPartition
+
+app = tool_app(
+    "transactions",
+    "List and describe transactions of any Kafka, find those that hang, and abort them.",
+    {},
+    (
+        "klog transactions list",
+        "klog transactions describe loader",
+        "klog transactions find-hanging --broker-id 0",
+        "klog transactions abort --topic orders --partition 0 --start-offset 71",
+    ),
+)
+
+_MS_IN_MINUTE: Final = 60_000
+_NONE: Final = -1
+_NAMED_PARTITIONS: Final = 5
+
+
+def _number(name: str, summary: str) -> Any:  # noqa: ANN401 (typer's own type)
+    return typer.Option(name, metavar="N", min=0, help=summary, show_default=False)
+
+
+Topic = Annotated[str | None, typer.Option("--topic", metavar="TOPIC", help="The topic.", show_default=False)]
+Partition = Annotated[int | None, _number("--partition", "The partition.")]
+BrokerId = Annotated[int | None, _number("--broker-id", "Ask this broker, also as a follower.")]
+
+
+def _started(start: int) -> int | None:
+    return None if start == _NONE else start
+
+
+@app.command("list", cls=WATCHING)
+@expand_options
+def list_transactions(
+    connection: ConnectionOptions,
+    output: OutputOptions,
+    watch: WatchOptions,
+    duration_filter: Annotated[
+        int,
+        typer.Option(
+            "--duration-filter",
+            metavar="MS",
+            help="Only transactions that began longer ago than this.",
+            show_default=False,
+        ),
+    ] = _NONE,
+) -> None:
+    """Show all transactional ids with their coordinators, producer ids and states.
+
+    Examples:
+
+        klog transactions list
+
+        klog transactions list --duration-filter 60000 --json
+    """
+    from klog.admin import connect
+    from klog.admin.requests.transaction_admin import list_transactions as listed
+
+    with connect.cluster(connection.settings()) as cluster:
+
+        def show() -> None:
+            found = listed(cluster, longer_than_ms=duration_filter)
+            output.show([_listed_row(each) for each in found])
+
+        watch.run(show)
+
+
+def _listed_row(found: ListedTransaction) -> dict[str, object]:
+    return {
+        "transactionalId": found.transactional_id,
+        "coordinator": found.coordinator_id,
+        "producerId": found.producer_id,
+        "transactionState": found.state,
+    }
+
+
+@app.command("describe", cls=WATCHING)
+@expand_options
+def describe_transaction(
+    connection: ConnectionOptions,
+    output: OutputOptions,
+    watch: WatchOptions,
+    name: Annotated[
+        str | None, typer.Argument(metavar="ID", help="The transactional id.", show_default=False)
+    ] = None,
+    transactional_id: Annotated[
+        str | None,
+        typer.Option(
+            "--transactional-id",
+            metavar="ID",
+            help="The same, as for kafka-transactions.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Show the state of a transactional id, its epoch, and the partitions of its open transaction.
+
+    Examples:
+
+        klog transactions describe loader
+    """
+    from klog.admin import connect
+    from klog.admin.transactions import describe
+
+    wanted = transactional_id if name is None else name
+    if wanted is None:
+        raise missing("ID")
+    with connect.cluster(connection.settings()) as cluster:
+
+        def show() -> None:
+            output.show([_described_row(describe(cluster, wanted), connect.SYSTEM_CLOCK.wall_ms())])
+
+        watch.run(show)
+
+
+def _described_row(found: DescribedTransaction, now_ms: int) -> dict[str, object]:
+    return {
+        "coordinatorId": found.coordinator_id,
+        "transactionalId": found.transactional_id,
+        "producerId": found.producer.producer_id,
+        "producerEpoch": found.producer.epoch,
+        "transactionState": found.state,
+        "transactionTimeoutMs": found.timeout_ms,
+        "currentTransactionStartTimeMs": _started(found.start_ms),
+        "transactionDurationMs": None if found.start_ms == _NONE else now_ms - found.start_ms,
+        "topicPartitions": [str(partition) for partition in found.partitions],
+    }
+
+
+def _partition(topic: str | None, partition: int | None) -> TopicPartition:
+    from klog.formats.names import TopicPartition
+
+    if topic is None or partition is None:
+        raise missing("--topic TOPIC and --partition N")
+    return TopicPartition(topic, partition)
+
+
+def _producer_row(producer: ActiveProducer) -> dict[str, object]:
+    return {
+        "producerId": producer.producer.producer_id,
+        "producerEpoch": producer.producer.epoch,
+        "latestCoordinatorEpoch": producer.coordinator_epoch,
+        "lastSequence": producer.last_sequence,
+        "lastTimestamp": producer.last_timestamp_ms,
+        "currentTransactionStartOffset": _started(producer.transaction_start),
+    }
+
+
+@app.command("describe-producers", cls=WATCHING)
+@expand_options
+def describe_producers(
+    connection: ConnectionOptions,
+    output: OutputOptions,
+    watch: WatchOptions,
+    topic: Topic = None,
+    partition: Partition = None,
+    broker_id: BrokerId = None,
+) -> None:
+    """Show the producers that a partition remembers, and where their open transactions begin.
+
+    Examples:
+
+        klog transactions describe-producers --topic orders --partition 0
+    """
+    from klog.admin import connect
+    from klog.admin.transactions import producers
+
+    wanted = _partition(topic, partition)
+    with connect.cluster(connection.settings()) as cluster:
+
+        def show() -> None:
+            output.show([_producer_row(each) for each in producers(cluster, wanted, broker_id)])
+
+        watch.run(show)
+
+
+@app.command("find-hanging", cls=WATCHING)
+@expand_options
+def find_hanging(
+    connection: ConnectionOptions,
+    output: OutputOptions,
+    watch: WatchOptions,
+    topic: Topic = None,
+    partition: Partition = None,
+    broker_id: BrokerId = None,
+    max_transaction_timeout: Annotated[
+        int,
+        typer.Option(
+            "--max-transaction-timeout",
+            metavar="MINUTES",
+            min=0,
+            help="transaction.max.timeout.ms of the brokers: younger transactions do not hang.",
+        ),
+    ] = 15,
+) -> None:
+    """Show transactions that partitions have open, but that no coordinator will end.
+
+    It looks at all partitions, or at those of --topic, or at those with a replica on --broker-id.
+
+    Examples:
+
+        klog transactions find-hanging
+
+        klog transactions find-hanging --broker-id 0
+
+        klog transactions find-hanging --topic orders --max-transaction-timeout 60
+    """
+    from klog.admin import connect, transactions
+
+    if partition is not None and topic is None:
+        raise missing("--topic TOPIC")
+    where = transactions.WherePartitions(topic, partition, broker_id)
+    with connect.cluster(connection.settings()) as cluster:
+
+        def show() -> None:
+            found = transactions.find_hanging(
+                cluster,
+                where,
+                max_transaction_timeout * _MS_IN_MINUTE,
+                connect.SYSTEM_CLOCK.wall_ms(),
+                on_leaderless=_note_leaderless,
+            )
+            output.show([_hanging_row(each) for each in found])
+
+        watch.run(show)
+
+
+def _note_leaderless(partitions: Sequence[TopicPartition]) -> None:
+    named = first_of(partitions, _NAMED_PARTITIONS)
+    print_note(f"not looked at, because they have no leader: {named}")
+
+
+def _hanging_row(found: OpenTransaction) -> dict[str, object]:
+    from klog.admin.connect import SYSTEM_CLOCK
+
+    producer = found.producer
+    return {
+        "topic": found.partition.topic,
+        "partition": found.partition.partition,
+        "producerId": producer.producer.producer_id,
+        "producerEpoch": producer.producer.epoch,
+        "coordinatorEpoch": producer.coordinator_epoch,
+        "startOffset": producer.transaction_start,
+        "lastTimestamp": producer.last_timestamp_ms,
+        "duration(min)": (SYSTEM_CLOCK.wall_ms() - producer.last_timestamp_ms) // _MS_IN_MINUTE,
+    }
+
+
+@app.command("abort")
+@expand_options
+def abort_transaction(
+    connection: ConnectionOptions,
+    topic: Topic = None,
+    partition: Partition = None,
+    start_offset: Annotated[
+        int | None, _number("--start-offset", "Where the transaction begins (brokers since 3.0).")
+    ] = None,
+    producer_id: Annotated[int | None, _number("--producer-id", "For older brokers.")] = None,
+    producer_epoch: Annotated[int | None, _number("--producer-epoch", "For older brokers.")] = None,
+    coordinator_epoch: Annotated[
+        int | None,
+        typer.Option("--coordinator-epoch", metavar="N", help="For older brokers.", show_default=False),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Abort without asking.")] = False,
+) -> None:
+    """Abort a hanging transaction in one partition. Asks on a terminal; elsewhere it needs --yes.
+
+    The coordinator is not told: a producer that lives could still commit in other partitions.
+
+    Examples:
+
+        klog transactions abort --topic orders --partition 0 --start-offset 71
+    """
+    from klog.admin import connect, transactions
+    from klog.client.producer_id import ProducerId
+
+    wanted = _partition(topic, partition)
+    if start_offset is None and (producer_id is None or producer_epoch is None or coordinator_epoch is None):
+        raise missing("--start-offset N (or --producer-id, --producer-epoch and --coordinator-epoch)")
+    if not confirmed(f"Abort the transaction in {wanted}?", yes=yes):
+        raise typer.Exit(1)
+    with connect.cluster(connection.settings()) as cluster:
+        if start_offset is not None:
+            producer = transactions.abort(cluster, wanted, start_offset).producer
+        else:
+            producer = ProducerId(producer_id or 0, producer_epoch or 0)
+            transactions.abort_of(cluster, wanted, producer, coordinator_epoch or 0)
+    print_report(f"{wanted}: the transaction of producer {producer.producer_id} was aborted")

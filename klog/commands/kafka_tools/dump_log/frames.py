@@ -1,0 +1,189 @@
+"""Prints framed records (KRaft's metadata log, remote log metadata) as Kafka 3.9's dump tool does.
+
+Rules: what the tool prints with `--cluster-metadata-decoder` and `--remote-log-metadata-decoder`. If a record
+cannot be read, the tool prints the reason and goes on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Final
+
+import construct as c
+
+from klog.commands.kafka_tools.dump_log.messages import Cursor, Json, MessageError, json_text, read_fields
+from klog.formats import metadata_records, remote_log_metadata, schema
+from klog.formats.frames import FRAME_VERSION, RecordType
+
+_LAST_METADATA_TYPE: Final = 27  # of Kafka 3.9
+_NEWER_TAGS: Final = frozenset({"txnIndexEmpty"})
+
+_SEGMENT_STATES: Final = (
+    "COPY_SEGMENT_STARTED",
+    "COPY_SEGMENT_FINISHED",
+    "DELETE_SEGMENT_STARTED",
+    "DELETE_SEGMENT_FINISHED",
+)
+_PARTITION_STATES: Final = (
+    "DELETE_PARTITION_MARKED",
+    "DELETE_PARTITION_STARTED",
+    "DELETE_PARTITION_FINISHED",
+)
+
+
+def cluster_metadata_parser(
+    _key: bytes | None, value: bytes | None, offset: int
+) -> tuple[str | None, str | None]:
+    """A record of `__cluster_metadata` as JSON with type, version and data."""
+    try:
+        if value is None:
+            raise MessageError("Error while reading frame version")
+        kind, version, data = _framed(value, metadata_records.RECORDS, _LAST_METADATA_TYPE)
+    except MessageError as error:
+        return None, f"Error at {offset}, skipping. {error}"
+    name = re.sub("(?<!^)(?=[A-Z])", "_", metadata_records.RECORDS[kind].name).upper()
+    return None, json_text({"type": name, "version": version, "data": data})
+
+
+def remote_log_metadata_parser(
+    _key: bytes | None, value: bytes | None, offset: int
+) -> tuple[str | None, str | None]:
+    """A record of `__remote_log_metadata` as Java's `toString` writes it."""
+    try:
+        if value is None:
+            # The message of the JVM's exception for a null value.
+            raise MessageError(
+                'Cannot invoke "java.nio.ByteBuffer.remaining()" because the return value of'
+                ' "org.apache.kafka.common.record.Record.value()" is null'
+            )
+        kind, _, data = _framed(value, remote_log_metadata.RECORDS, max(remote_log_metadata.RECORDS))
+        return None, _REMOTE[kind](data)
+    except MessageError as error:
+        return None, f"Error at offset {offset}, skipping. {error}"
+
+
+def _framed(value: bytes, records: Mapping[int, RecordType], last_type: int) -> tuple[int, int, Json]:
+    """Type, version and fields of a framed record. Raises MessageError."""
+    cursor = Cursor(value)
+    frame = _short(cursor, "frame version")
+    if frame == 0:
+        raise MessageError(
+            "Could not deserialize metadata record with frame version 0. Note that upgrades from the preview"
+            " release of KRaft in 2.8 to newer versions are not supported."
+        )
+    if frame != FRAME_VERSION:
+        raise MessageError(
+            f"Could not deserialize metadata record due to unknown frame version {frame}"
+            f"(only frame version {FRAME_VERSION} is supported)"
+        )
+    kind, version = _short(cursor, "type"), _short(cursor, "version")
+    if kind not in records or kind > last_type:
+        raise MessageError(
+            f"org.apache.kafka.common.errors.UnsupportedVersionException: Unknown metadata id {kind}"
+        )
+    record = records[kind]
+    try:
+        found = read_fields(_shapes(record), version, cursor, _NEWER_TAGS)
+    except MessageError:
+        raise MessageError(f"Failed to deserialize record with type {kind}") from None
+    if cursor.left:
+        raise MessageError(f"Found {cursor.left} byte(s) of garbage after {kind}")
+    return kind, version, {field.name: found[field.name] for field in record.fields if field.name in found}
+
+
+@cache
+def _shapes(record: RecordType) -> dict[int, c.Construct]:
+    return {version: schema.fields_of(version, 0, *record.fields) for version in record.versions}
+
+
+def _short(cursor: Cursor, entity: str) -> int:
+    try:
+        value = cursor.uvarint()
+    except MessageError:
+        raise MessageError(f"Error while reading {entity}") from None
+    if value > 0x7FFF:
+        raise MessageError(f"Value for {entity} was too large.")
+    return (value + 2**15) % 2**16 - 2**15
+
+
+def _partition(data: Json) -> str:
+    return f"{data['id']}:{data['name']}-{data['partition']}"
+
+
+def _segment_id(data: Json) -> str:
+    partition = _partition(data["topicIdPartition"])
+    return f"RemoteLogSegmentId{{topicIdPartition={partition}, id={data['id']}}}"
+
+
+def _state(names: tuple[str, ...], number: int, message: str) -> str:
+    if not 0 <= number < len(names):
+        raise MessageError(message)
+    return names[number]
+
+
+def _segment_state(data: Json) -> str:
+    return _state(_SEGMENT_STATES, data["remoteLogSegmentState"], "state can not be null")
+
+
+def _custom(data: Json) -> str:
+    blob = data["customMetadata"]
+    return "Optional.empty" if blob is None else f"Optional[CustomMetadata{{{len(blob)} bytes}}]"
+
+
+def _epochs(data: Json) -> str:
+    epochs = {entry["leaderEpoch"]: entry["offset"] for entry in data["segmentLeaderEpochs"]}
+    if not epochs:
+        raise MessageError("segmentLeaderEpochs can not be null or empty")
+    return "{" + ", ".join(f"{epoch}={offset}" for epoch, offset in sorted(epochs.items())) + "}"
+
+
+def _segment(data: Json) -> str:
+    start, end = data["startOffset"], data["endOffset"]
+    if start < 0:
+        raise MessageError(
+            f"Unexpected start offset = {start}. StartOffset for a remote segment cannot be negative"
+        )
+    if end < start:
+        raise MessageError(
+            f"Unexpected end offset = {end}. EndOffset for a remote segment cannot be less than"
+            f" startOffset = {start}"
+        )
+    epochs = _epochs(data)
+    return (
+        f"RemoteLogSegmentMetadata{{remoteLogSegmentId={_segment_id(data['remoteLogSegmentId'])}"
+        f", startOffset={start}, endOffset={end}, brokerId={data['brokerId']}"
+        f", maxTimestampMs={data['maxTimestampMs']}, eventTimestampMs={data['eventTimestampMs']}"
+        f", segmentLeaderEpochs={epochs}, segmentSizeInBytes={data['segmentSizeInBytes']}"
+        f", customMetadata={_custom(data)}, state={_segment_state(data)}}}"
+    )
+
+
+def _update(data: Json) -> str:
+    return (
+        f"RemoteLogSegmentMetadataUpdate{{remoteLogSegmentId={_segment_id(data['remoteLogSegmentId'])}"
+        f", customMetadata={_custom(data)}, state={_segment_state(data)}"
+        f", eventTimestampMs={data['eventTimestampMs']}, brokerId={data['brokerId']}}}"
+    )
+
+
+def _delete(data: Json) -> str:
+    state = _state(_PARTITION_STATES, data["remotePartitionDeleteState"], "null")
+    return (
+        f"RemotePartitionDeleteMetadata{{topicPartition={_partition(data['topicIdPartition'])}, state={state}"
+        f", eventTimestampMs={data['eventTimestampMs']}, brokerId={data['brokerId']}}}"
+    )
+
+
+def _snapshot(data: Json) -> str:
+    state = _segment_state(data)
+    return (
+        f"RemoteLogSegmentMetadataSnapshot{{segmentId={data['segmentId']}, startOffset={data['startOffset']}"
+        f", endOffset={data['endOffset']}, maxTimestampMs={data['maxTimestampMs']}"
+        f", segmentLeaderEpochs={_epochs(data)}, segmentSizeInBytes={data['segmentSizeInBytes']}"
+        f", customMetadata={_custom(data)}, state={state}}}"
+    )
+
+
+_REMOTE: Final = {0: _segment, 1: _update, 2: _delete, 3: _snapshot}

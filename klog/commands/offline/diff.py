@@ -1,0 +1,173 @@
+"""`klog diff`: compares two replicas or backups of partitions, and says which one Kafka would keep."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from klog.commands.shared.messages import print_error, print_line, print_note
+from klog.commands.shared.option_sets import expand_options, optional
+from klog.commands.shared.output import OutputOptions
+from klog.commands.shared.terminal import count_of, note_slowness, progress
+from klog.formats.constants import INT64_MAX
+from klog.formats.errors import UsageError
+
+if TYPE_CHECKING:
+    from klog.formats.names import TopicPartition
+    from klog.replicas.compare_partitions import PartitionDiff, PartitionPair, Selection
+    from klog.replicas.replica_files import Found
+
+_PANEL: Final = "Selection"
+
+
+@dataclass(frozen=True, slots=True)
+class DiffOptions:
+    """What to compare, and how much to show."""
+
+    topic: list[str] | None = optional(
+        None, _PANEL, "Only this topic (repeatable).", "--topic", metavar="TOPIC"
+    )
+    partitions: str | None = optional(
+        None, _PANEL, "Only partitions with these numbers.", metavar="NUMBER,..."
+    )
+    offsets: str | None = optional(
+        None, _PANEL, "Only these offsets, both included: 5..9, 5.., ..9, 5.", metavar="A..B"
+    )
+    records: bool = optional(
+        False, None, "Show each record that differs, as it is in A and in B.", "--records"
+    )
+    limit: int = optional(
+        100, None, "Show so many ranges, and so many records, of each partition.", metavar="N", least=1
+    )
+    quiet: bool = optional(False, None, "Show no progress.", "--quiet", "-q")
+
+    def selection(self) -> Selection:
+        """What the options select. Raises UsageError."""
+        from klog.commands.shared.arguments import parse_offsets
+        from klog.replicas.compare_partitions import Selection
+
+        topics, numbers = self.topic, _numbers(self.partitions)
+        first, last = parse_offsets(self.offsets)
+
+        def wants(partition: TopicPartition) -> bool:
+            named = not topics or partition.topic in topics
+            return named and (not numbers or partition.partition in numbers)
+
+        return Selection(
+            wants,
+            first or 0,
+            INT64_MAX if last is None else min(last + 1, INT64_MAX),
+            self.limit,
+            self.limit if self.records else 0,
+        )
+
+
+def _numbers(text: str | None) -> set[int]:
+    try:
+        return {int(each) for each in (text or "").split(",") if each}
+    except ValueError:
+        raise UsageError(f"--partitions {text!r} are no numbers", cure="write 0,3") from None
+
+
+@expand_options
+def diff(
+    a: Annotated[str, typer.Argument(metavar="A", help="A directory, a segment or an object store's URI.")],
+    b: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
+    options: DiffOptions,
+    output: OutputOptions,
+) -> None:
+    """Compare two replicas or backups offset by offset, and say which one Kafka would keep.
+
+    Reads log directories, partition directories, segments, gzipped copies and object stores, as klog export
+    does. Changes nothing and takes no lock. The same records in other batches, as klog convert writes them,
+    are no difference. Kafka keeps the replica with the highest leader epoch, and among those the longest.
+    The exit code is 0 if all records are the same, else 1.
+
+    Examples:
+
+        klog diff /mnt/broker1/orders-0 /mnt/broker2/orders-0
+
+        klog diff /var/lib/kafka s3://backup/kafka --topic orders --partitions 0,3
+
+        klog diff a/orders-0 b/orders-0 --offsets 1000..2000 --records
+
+        klog diff /var/lib/kafka /backup/kafka -o jsonl
+    """
+    from klog.replicas.compare_partitions import find_pairs
+
+    pairs, found = find_pairs(a, b, options.selection())
+    _tell(found)
+    same = _compare(pairs, options, output)
+    if not same or found.problems:
+        raise typer.Exit(1)
+
+
+def _tell(found: Found) -> None:
+    for problem in found.problems:
+        print_error(problem)
+    for path, reason in sorted(set(found.skipped)):
+        print_note(f"{path} is not compared: {reason}")
+
+
+def _compare(pairs: Sequence[PartitionPair], options: DiffOptions, output: OutputOptions) -> bool:
+    """Compare and print; returns whether all partitions are the same."""
+    from klog.commands.offline.comparing.rows import row
+    from klog.replicas.compare_partitions import compare_pair
+
+    selection = options.selection()
+    total = sum(pair.size_bytes for pair in pairs)
+    note_slowness(total, quiet=options.quiet)
+    rows, diffs = [], []
+    for pair in pairs:
+        _tell_torn_ends(pair)
+    with progress("Comparing", total, quiet=options.quiet) as advance:
+        for pair in pairs:
+            found = None
+            if pair.a is not None and pair.b is not None:
+                found = compare_pair(pair, selection, advance)
+                _tell_damage(found, options.limit)
+            diffs.append(found)
+            rows.append(row(pair, found))
+    if output.for_people:
+        _show(pairs, diffs)
+    else:
+        output.show(rows)
+    return all(found is not None and found.is_same for found in diffs)
+
+
+def _tell_torn_ends(pair: PartitionPair) -> None:
+    from klog.replicas.replica_batches import is_torn_end
+
+    for name, contents in (("A", pair.a), ("B", pair.b)):
+        for lost in () if contents is None else contents.lost:
+            if contents is not None and is_torn_end(contents, lost):
+                place = f"{lost.file} at byte {lost.start_bytes}"
+                print_note(f"{name} ends at offset {lost.first_offset}: {place}: {lost.reason}")
+
+
+def _tell_damage(found: PartitionDiff, limit: int) -> None:
+    for name, ranges in zip("AB", found.damage, strict=True):
+        for lost in ranges[:limit]:
+            place = lost.file if lost.start_bytes is None else f"{lost.file} at byte {lost.start_bytes}"
+            print_error(f"{name} is damaged: {place} (from offset {lost.first_offset} on): {lost.reason}")
+
+
+def _show(pairs: Sequence[PartitionPair], diffs: Sequence[PartitionDiff | None]) -> None:
+    from klog.commands.offline.comparing.diff_text import show_diff, show_one_sided
+
+    for pair, found in zip(pairs, diffs, strict=True):
+        if found is None:
+            show_one_sided(pair)
+        else:
+            details = len(pairs) == 1 or not found.is_same
+            show_diff(found, details=details)
+            if details and len(pairs) > 1:
+                print_line("")
+    if len(pairs) > 1:
+        same = sum(found is not None and found.is_same for found in diffs)
+        print_line(
+            f"{count_of(len(pairs), 'partition')}: {same} with the same records, {len(pairs) - same} not"
+        )

@@ -1,0 +1,256 @@
+"""`klog export`: exports segments to Parquet, ORC or JSON Lines on this machine, without a broker or
+a JVM.
+
+Options become an `ExportJob`; `klog.export.run_export` runs it in a pool of processes. Progress and report go
+to stderr.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import AbstractContextManager, ExitStack
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+import typer
+
+from klog.commands.offline.exporting import options
+from klog.commands.offline.exporting.lines import ProgressLines
+from klog.commands.offline.exporting.options import InternalTopicsChoice
+from klog.commands.offline.outputs import check_output_directory, check_output_file
+from klog.commands.shared.messages import print_line, print_report
+from klog.commands.shared.terminal import Progress, note_slowness, progress
+from klog.export.decoders.decoding import Encoding, RequestedDecoding
+from klog.export.deserialise import BadRecords
+from klog.export.layout import parse_partition_by
+from klog.export.writers import Format as OutputFormat
+from klog.export.writers import compression_of
+from klog.formats.optional import require_pyarrow
+from klog.replicas.files import is_remote, local_path
+
+if TYPE_CHECKING:
+    from klog.export.run_export import Runner, RunOptions, Watcher
+    from klog.export.split_export import ExportJob
+    from klog.replicas.splits import Plan
+
+
+class StartRunner(Protocol):
+    """Starts a runner of tasks other than the pool of processes: Spark, for
+    `klog.commands.segment_export`."""
+
+    def __call__(self, job: ExportJob) -> AbstractContextManager[Runner]:
+        """Start a runner for this job; it stops at the end of the block."""
+
+
+def export(
+    context: typer.Context,
+    paths: options.Paths,
+    output: options.Output,
+    format_: options.Format = OutputFormat.PARQUET,
+    compression: options.Compression = None,
+    partition_by: options.PartitionBy = "topic,partition",
+    columns: options.Columns = None,
+    include_headers: options.IncludeHeaders = False,
+    metadata_columns: options.MetadataColumns = None,
+    key: options.Key = Encoding.RAW,
+    key_schema: options.KeySchema = "",
+    key_message: options.KeyMessage = "",
+    value: options.Value = Encoding.RAW,
+    value_schema: options.ValueSchema = "",
+    value_message: options.ValueMessage = "",
+    schema_dir: options.SchemaDir = "",
+    bad_records: options.BadRecordsOption = BadRecords.COLUMN,
+    internal_topics: options.InternalTopics = InternalTopicsChoice.RECORDS,
+    subscribe: options.Subscribe = None,
+    subscribe_pattern: options.SubscribePattern = None,
+    assign: options.Assign = None,
+    starting_offsets: options.StartingOffsets = None,
+    ending_offsets: options.EndingOffsets = None,
+    starting_timestamp: options.StartingTimestamp = None,
+    ending_timestamp: options.EndingTimestamp = None,
+    starting_offsets_by_timestamp: options.StartingOffsetsByTimestamp = None,
+    ending_offsets_by_timestamp: options.EndingOffsetsByTimestamp = None,
+    starting_offsets_by_timestamp_strategy: options.StartingOffsetsByTimestampStrategy = None,
+    isolation: options.Isolation = None,
+    include_deleted: options.IncludeDeleted = False,
+    max_decompressed_bytes: options.MaxDecompressedBytes = None,
+    fail_on_data_loss: options.FailOnDataLoss = False,
+    jobs: options.Jobs = None,
+    target_split_bytes: options.TargetSplitBytes = None,
+    target_file_bytes: options.TargetFileBytes = None,
+    min_partitions: options.MinPartitions = None,
+    resume: options.Resume = False,
+    verify: options.Verify = False,
+    dry_run: options.DryRun = False,
+    report: options.ReportFile = None,
+    force: options.Force = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Export records of segments to Parquet, ORC or JSON Lines: no broker, no JVM. Changes no
+    segment.
+
+    The columns are those of Spark's Kafka source. If a job was killed, run it again with --resume: it
+    continues and ends with the same files. Damaged data is listed and makes the exit code 1.
+
+    Examples:
+
+        klog export /var/lib/kafka --output tables
+
+        klog export /mnt/disk1 /mnt/disk2 --subscribe orders,payments --partition-by topic,day -o tables
+
+        klog export /mnt/disk1 --subscribe orders --value json --include-headers -o orders
+
+        klog export s3://backup/logs --isolation read_committed --resume --verify -o s3://lake/kafka
+    """
+    require_pyarrow("klog export")
+    raw = {
+        "subscribe": subscribe,
+        "subscribePattern": subscribe_pattern,
+        "assign": assign,
+        "startingOffsets": starting_offsets,
+        "endingOffsets": ending_offsets,
+        "startingTimestamp": starting_timestamp,
+        "endingTimestamp": ending_timestamp,
+        "startingOffsetsByTimestamp": starting_offsets_by_timestamp,
+        "endingOffsetsByTimestamp": ending_offsets_by_timestamp,
+        "startingOffsetsByTimestampStrategy": starting_offsets_by_timestamp_strategy,
+        "isolation": isolation,
+        "includeHeaders": "true" if include_headers else None,
+        "includeDeleted": "true" if include_deleted else None,
+        "failOnDataLoss": "true" if fail_on_data_loss else None,
+        "metadataColumns": metadata_columns,
+        "maxDecompressedBytes": max_decompressed_bytes,
+        "targetSplitBytes": target_split_bytes,
+        "minPartitions": min_partitions,
+    }
+    job = _job(
+        {name: text for name, text in raw.items() if text is not None},
+        paths,
+        output,
+        columns,
+        format=format_,
+        compression=compression_of(format_, compression),
+        partition_by=parse_partition_by(partition_by),
+        key=_requested_decoding(key, key_schema, key_message, schema_dir),
+        value=_requested_decoding(value, value_schema, value_message, schema_dir),
+        bad_records=bad_records,
+        internal_tables=internal_topics is InternalTopicsChoice.TABLES,
+        target_file_bytes=_file_bytes(target_file_bytes),
+    )
+    if dry_run:
+        _show_plan(job)
+        return
+    from klog.commands.offline.exporting.report_file import is_report
+    from klog.export.run_export import RunOptions
+
+    run = RunOptions(jobs or _cores(), resume=resume, verify=verify)
+    if report is not None:
+        check_output_file(report, _local_paths(job), force=force, may_replace=is_report)
+    _run(job, run, report=report, quiet=quiet, start_runner=context.obj)
+
+
+def _local_paths(job: ExportJob) -> list[str]:
+    return [path for path in job.options.paths if not is_remote(path)]
+
+
+def _job(raw: dict[str, str], paths: list[str], output: str, columns: str | None, **how: Any) -> ExportJob:  # noqa: ANN401 (fields of ExportJob)
+    """The job that the options describe. Raises `UsageError`."""
+    from klog.export.options_parsing import read_options
+    from klog.export.schema import check_columns, column_names
+    from klog.export.split_export import ExportJob
+
+    # Paths are absolute: a job may be resumed from another directory, and Spark's tasks run in their own.
+    *absolute, output = (_absolute(path) for path in (*paths, output))
+    read = read_options(raw, absolute)
+    chosen = None if columns is None else tuple(filter(None, (name.strip() for name in columns.split(","))))
+    check_columns(chosen or (), column_names(read))
+    if not is_remote(output):
+        check_output_directory(output, [path for path in absolute if not is_remote(path)])
+    return ExportJob(read, output, columns=chosen, **how)
+
+
+def _file_bytes(text: str | None) -> int | None:
+    from klog.export.options_parsing import parse_size_bytes
+
+    return None if text is None else parse_size_bytes("targetFileBytes", text)
+
+
+def _requested_decoding(
+    encoding: Encoding, schema: str, message: str, schema_directory: str
+) -> RequestedDecoding:
+    """How a column is to be decoded; the directory of schemas applies to encodings that have schemas."""
+    in_wire_format = encoding in (Encoding.JSON, Encoding.AVRO, Encoding.PROTOBUF)
+    directory = _absolute(schema_directory) if schema_directory and in_wire_format else ""
+    return RequestedDecoding(encoding, schema, message, directory)
+
+
+def _absolute(path: str) -> str:
+    return path if is_remote(path) else os.path.abspath(local_path(path))
+
+
+def _run(
+    job: ExportJob, run: RunOptions, *, report: str | None, quiet: bool, start_runner: StartRunner | None
+) -> None:
+    from klog.commands.offline.exporting.report_file import write_report
+    from klog.commands.offline.exporting.report_text import report_text
+    from klog.export.run_export import run_export
+
+    with ExitStack() as stack:
+        runner = None if start_runner is None else stack.enter_context(start_runner(job))
+        bars = runner is None or sys.stderr.isatty()
+        watcher: Watcher = (
+            stack.enter_context(_ProgressBars(quiet)) if bars else stack.enter_context(ProgressLines(quiet))
+        )
+        result = run_export(job, run, watcher, runner)
+    if report is not None:
+        write_report(report, result, _local_paths(job))
+    if not quiet:
+        print_report(report_text(result))
+    if not result.clean:
+        raise typer.Exit(1)
+
+
+def _show_plan(job: ExportJob) -> None:
+    from klog.commands.offline.exporting.plan_text import plan_lines
+    from klog.export.planner import plan
+
+    planned = plan(job.options)
+    for line in plan_lines(planned):
+        print_line(line)
+    if planned.lost or planned.problems:
+        raise typer.Exit(1)
+
+
+def _cores() -> int:
+    """Cores that this process may use: a container often has fewer than the machine."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class _ProgressBars:
+    """A progress bar for each stage of a job, on a terminal."""
+
+    def __init__(self, quiet: bool) -> None:
+        self._quiet = quiet
+        self._stack = ExitStack()
+        self._advance: Progress | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def planned(self, plan: Plan, pending_bytes: int, what: str) -> None:
+        """A stage of the job begins."""
+        from klog.commands.offline.exporting.report_text import counted
+
+        if self._advance is None:
+            note_slowness(pending_bytes, quiet=self._quiet)
+        self._stack.close()
+        title = f"{what} {counted(len(plan.partitions), 'partition')}"
+        self._advance = self._stack.enter_context(progress(title, pending_bytes, quiet=self._quiet))
+
+    def advanced(self, size_bytes: int) -> None:
+        """That many bytes more of the stage are done."""
+        if self._advance is not None:
+            self._advance(size_bytes)

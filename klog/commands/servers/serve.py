@@ -1,0 +1,106 @@
+"""`klog serve`: runs a broker that speaks Kafka's protocol and keeps its data in Kafka's files."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from klog.commands.shared.usage import missing
+from klog.formats.errors import KlogError, UsageError
+
+
+def serve(
+    directories: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[DIR]...",
+            help="With --read-only: log directories, or what holds such.",
+            show_default=False,
+        ),
+    ] = None,
+    read_only: Annotated[
+        bool,
+        typer.Option(
+            "--read-only",
+            help="Serve the directories of dead brokers or of a backup, and change nothing in them.",
+        ),
+    ] = False,
+    no_check: Annotated[
+        bool,
+        typer.Option(
+            "--no-check",
+            help="With --read-only: do not look for damage in all segments, in the background.",
+        ),
+    ] = False,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", "-c", metavar="FILE", help="A server.properties file as for Kafka."),
+    ] = None,
+    options: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option",
+            "-o",
+            metavar="KEY=VALUE",
+            help="A config of Kafka; it takes precedence over the file.",
+        ),
+    ] = None,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            "--metrics-port", min=0, max=65535, help="The port for Prometheus metrics, on 127.0.0.1."
+        ),
+    ] = None,
+    json_logs: Annotated[bool, typer.Option("--json-logs", help="Log one JSON object per line.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log only warnings and errors.")] = False,
+) -> None:
+    """Run a broker until it is interrupted.
+
+    Without arguments it is a single broker on 127.0.0.1:9092, with its data in ./klog-data and no other
+    process. With zookeeper.connect it is a member of that cluster.
+
+    With --read-only it serves what is in directories to consumers: of one broker, of several (the replicas
+    are merged), or of a backup (gzipped copies and object stores, too). Writes are refused. Offsets that
+    groups commit are kept until the stop. Damaged places are logged: those at the ends of logs at the start,
+    others while it serves.
+
+    Examples:
+
+    klog serve
+
+    klog serve --config /etc/kafka/server.properties
+
+    klog serve -o listeners=PLAINTEXT://127.0.0.1:9095 -o log.dirs=/var/lib/klog --metrics-port 9404
+
+    klog serve --read-only /mnt/broker1/kafka-logs /mnt/broker2/kafka-logs
+    """
+    from klog.commands.shared.exit_codes import exit_code
+    from klog.server.run import Launch, run
+
+    if directories and not read_only:
+        cure = "usage: klog serve [OPTIONS]; --config takes a file; with --read-only it serves directories"
+        raise UsageError(f"serve: unexpected argument {directories[0]}", cure=cure)
+    if no_check and not read_only:
+        raise UsageError("serve: --no-check is for --read-only", cure="usage: klog serve --read-only DIR...")
+    if read_only and not directories:
+        raise missing("DIR")
+    launch = Launch(
+        read_only=tuple(directories or ()),
+        searches_damage=not no_check,
+        config_file=None if config is None else str(config),
+        options=tuple(options or ()),
+        metrics_port=metrics_port,
+        json_logs=json_logs,
+        quiet=quiet,
+    )
+    try:
+        run(launch)
+    except KlogError as error:
+        if not json_logs:
+            raise
+        # The log consists of JSON objects, so the last error must be one, too.
+        logging.getLogger(__name__).critical("%s", error)
+        raise typer.Exit(exit_code(error)) from None

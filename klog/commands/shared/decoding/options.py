@@ -1,0 +1,90 @@
+"""The options that say how keys and values are decoded: those of `klog export`, some by other names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+from klog.commands.shared.option_sets import optional
+from klog.formats.errors import UsageError
+
+if TYPE_CHECKING:
+    from klog.commands.shared.decoding.fields import RecordDecoder
+
+_PANEL: Final = "Decoding"
+
+
+class FieldEncoding(StrEnum):
+    """The encodings that can be decoded."""
+
+    JSON = "json"
+    AVRO = "avro"
+    PROTOBUF = "protobuf"
+
+
+@dataclass(frozen=True, slots=True)
+class DecodingOptions:
+    """How to decode keys and values to JSON."""
+
+    schema_dir: str | None = optional(
+        None,
+        _PANEL,
+        "Decode what is in Confluent's wire format, with the schemas of a directory, a file for each id "
+        "(42.avsc, 42.json, 42.desc).",
+        "--schema-dir",
+        metavar="DIR",
+    )
+    schema_registry: str | None = optional(
+        None,
+        _PANEL,
+        "The same with the schemas of a registry: https://USER:PASSWORD@HOST:PORT.",
+        "--schema-registry",
+        metavar="URL",
+    )
+    decode_key: FieldEncoding | None = optional(None, _PANEL, "The encoding of the keys.", "--decode-key")
+    decode_value: FieldEncoding | None = optional(
+        None, _PANEL, "The encoding of the values.", "--decode-value"
+    )
+    key_schema: str | None = optional(
+        None, _PANEL, "As --value-schema, for keys.", "--key-schema", metavar="FILE|TEXT"
+    )
+    value_schema: str | None = optional(
+        None,
+        _PANEL,
+        "avro: the schema. protobuf: compiled descriptors (protoc --include_imports -o).",
+        "--value-schema",
+        metavar="FILE|TEXT",
+    )
+    key_message: str | None = optional(
+        None, _PANEL, "As --value-message, for keys.", "--key-message", metavar="NAME"
+    )
+    value_message: str | None = optional(
+        None, _PANEL, "The protobuf message. Default: the first.", "--value-message", metavar="NAME"
+    )
+
+    @property
+    def wanted(self) -> bool:
+        """Whether anything is to be decoded."""
+        return any(getattr(self, name) is not None for name in self.__slots__)
+
+    def decoder(self, registry_url: str | None = None) -> RecordDecoder | None:
+        """The decoder that is asked for; `registry_url` counts if no other is named. Raises UsageError."""
+        url = self.schema_registry or registry_url
+        if not self.wanted and url is None:
+            return None
+        from klog.commands.shared.decoding.fields import RecordDecoder, field_decoder
+        from klog.commands.shared.decoding.registry_http import registry_get
+        from klog.export.decoders.registry import DirectorySource, RegistrySource, SchemaSource
+
+        if self.schema_dir is not None and url is not None:
+            raise UsageError("schemas come from two places", cure="--schema-dir or --schema-registry")
+        source: SchemaSource | None = None
+        if self.schema_dir is not None:
+            source = DirectorySource(self.schema_dir)
+        elif url is not None:
+            source = RegistrySource(registry_get(url))
+        return RecordDecoder(
+            field_decoder("key", self.decode_key, self.key_schema, self.key_message, source),
+            field_decoder("value", self.decode_value, self.value_schema, self.value_message, source),
+        )

@@ -1,0 +1,47 @@
+"""The options that say how records are delivered, for `klog produce` and Kafka's console producer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from klog.commands.shared.option_sets import optional
+
+_DELIVERY: Final = "Delivery"
+
+
+class Codec(StrEnum):
+    """Kafka's names of the codecs, in the order of the codec ids."""
+
+    NONE = "none"
+    GZIP = "gzip"
+    SNAPPY = "snappy"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+
+
+class Acks(StrEnum):
+    """How many replicas must have a record before it counts as delivered."""
+
+    NOBODY = "0"
+    LEADER = "1"
+    ALL = "all"
+    ALL_AS_NUMBER = "-1"
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryOptions:
+    """How records are sent, and what is reported."""
+
+    compression_type: Codec = optional(
+        Codec.NONE, _DELIVERY, "The codec of the batches.", "--compression-type", "-z"
+    )
+    acks: Acks = optional(Acks.ALL, _DELIVERY, "How many replicas must have a record.", "--acks")
+    idempotence: bool | None = optional(
+        None,
+        _DELIVERY,
+        "Write no duplicates after lost connections. [default: with --acks all]",
+        "--idempotence/--no-idempotence",
+    )
+    quiet: bool = optional(False, _DELIVERY, "Report only failures.", "--quiet", "-q")
