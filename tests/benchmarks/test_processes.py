@@ -66,11 +66,8 @@ def test_a_process_that_has_ended_counts(how: str) -> None:
 
 
 @pytest.mark.parametrize("cpu_s", [-8.0, -0.01, 1e6])
-def test_impossible_cpu_times_are_refused(cpu_s: float) -> None:
+def test_only_impossible_cpu_times_are_refused(cpu_s: float) -> None:
+    for possible_s in (0.0, 9.9):
+        require_possible("klog export", possible_s, 10.0)
     with pytest.raises(BenchmarkError, match=r"klog source, a query: .* is impossible"):
         require_possible("klog source, a query", cpu_s, 10.0)
-
-
-def test_possible_cpu_times_are_accepted() -> None:
-    for cpu_s in (0.0, 9.9):
-        require_possible("klog export", cpu_s, 10.0)

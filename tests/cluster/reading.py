@@ -26,7 +26,14 @@ _OLD_METADATA: Final = (
 
 def check(world: Cluster, written: Written) -> None:
     """Checks that exactly these records are served."""
-    assert read_all(world, written) == written
+    found = read_all(world, written)
+    assert found == written, "; ".join(
+        f"{partition} at {offset}: {found[partition].get(offset)} is served,"
+        f" {records.get(offset)} is acknowledged"
+        for partition, records in written.items()
+        for offset in sorted({*found[partition], *records})
+        if found[partition].get(offset) != records.get(offset)
+    )
 
 
 def read_all(world: Cluster, partitions: Written) -> Written:

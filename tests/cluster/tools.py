@@ -72,10 +72,7 @@ class ClusterTools:
             return found.count("is completed.") == len(plan) and moved == moving
 
         moving = sum(each != "any" for row in (directories or {}).values() for each in row)
-        try:
-            eventually(is_complete, timeout_s)
-        except AssertionError:
-            raise AssertionError(f"not complete after {timeout_s} s:\n{found}") from None
+        eventually(is_complete, timeout_s, lambda: f"not complete:\n{found}")
 
     def elect(self, kind: str, partitions: Iterable[Partition]) -> Ended:
         """`kafka-leader-election` of a kind, `preferred` or `unclean`."""

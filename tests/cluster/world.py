@@ -110,10 +110,7 @@ class Cluster:
 
     def until(self, holds: Callable[[], object], problem: str, timeout_s: float = WAIT_S) -> None:
         """Waits until it holds. Fails with the problem and the state of the cluster if it does not."""
-        try:
-            eventually(holds, timeout_s)
-        except AssertionError:
-            raise AssertionError(f"{problem} after {timeout_s} s: {self.description()}") from None
+        eventually(holds, timeout_s, lambda: f"{problem}: {self.description()}")
 
     def description(self) -> str:
         running = [each for each in self.members.values() if each.runs]

@@ -18,6 +18,7 @@ from typing import Any, Final
 from klog.protocol.apis import ApiKey
 from klog.protocol.messages import decode_response_header, encode_request_header
 from tests.comparison.messages import Ask, Ids, read_answer
+from tests.waiting import eventually
 
 TIMEOUT_S: Final = 60
 _SHOWN_STEPS: Final = 40
@@ -174,16 +175,20 @@ class Pair:
 
     def settle(self, ask: Ask, is_settled: Callable[[Any], bool] = lambda _: True) -> Any:
         """Asks both until their answers are settled and equal: they get there in the background."""
-        deadline_s = time.monotonic() + TIMEOUT_S
-        while True:
+        kafka = klog = None
+
+        def settled() -> bool:
+            nonlocal kafka, klog
             kafka, klog = (side.ids.comparable(side.ask(_CONTROL, ask)[0]) for side in self._sides)
-            if kafka == klog and is_settled(kafka):
-                self.steps += 1
-                self._history.append(f"{ask}\n    -> {kafka}")
-                return kafka
-            if time.monotonic() > deadline_s:
-                self._fail(f"not settled: {ask}\nKafka: {kafka}\nklog:  {klog}")
-            time.sleep(0.01)
+            return kafka == klog and is_settled(kafka)
+
+        try:
+            eventually(settled, TIMEOUT_S)
+        except AssertionError:
+            self._fail(f"not settled: {ask}\nKafka: {kafka}\nklog:  {klog}")
+        self.steps += 1
+        self._history.append(f"{ask}\n    -> {kafka}")
+        return kafka
 
     def await_answers(self, names: Iterable[str]) -> dict[str, Any]:
         """Waits for the answers on these connections."""

@@ -13,6 +13,7 @@ import pytest
 from tests import corpora
 from tests.export.export_process import start
 from tests.export.export_support import export, table_rows, tree
+from tests.waiting import eventually
 
 LOG = corpora.corpora("k39-codecs")[0].log_dir().partition("t-gzip-0").path
 KILLED = -signal.SIGKILL
@@ -66,23 +67,18 @@ def test_killed_at_any_time_with_all_its_processes(seed, whole, tmp_path) -> Non
 
 def test_no_process_continues_when_the_first_is_killed(tmp_path) -> None:
     process = start(LOG, tmp_path / "out", processes=2)
-    deadline = time.monotonic() + 30
-    while not (children := _children(process.pid)) and process.poll() is None:
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
+    eventually(lambda: _children(process.pid) or process.poll() is not None)
+    children = _children(process.pid)
     process.kill()
     process.communicate(timeout=60)
     assert children
-    while any(_alive(child) for child in children):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    eventually(lambda: not any(_alive(child) for child in children))
 
 
 def test_ctrl_c_leaves_a_job_state_to_resume_and_nothing_half_written(whole, tmp_path) -> None:
     process = start(LOG, tmp_path / "out", processes=2)
-    while not (tmp_path / "out" / "_klog" / "job.json").exists():
-        assert process.poll() is None
-        time.sleep(0.005)
+    eventually(lambda: (tmp_path / "out" / "_klog" / "job.json").exists() or process.poll() is not None)
+    assert process.poll() is None
     os.killpg(process.pid, signal.SIGINT)
     _, complaint = process.communicate(timeout=60)
     assert process.returncode != 0

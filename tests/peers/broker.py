@@ -13,7 +13,6 @@ import shutil
 import socket
 import struct
 import subprocess
-import time
 import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
@@ -23,6 +22,7 @@ from types import TracebackType
 from typing import Self
 
 from tests.peers.kafka import KAFKA_3, KAFKA_4, KafkaPeer, java_environment
+from tests.waiting import eventually
 
 START_TIMEOUT_S = 120
 STOP_TIMEOUT_S = 60
@@ -131,14 +131,19 @@ class JavaService:
         return self._process.pid
 
     def _wait_until_ready(self, ready_text: bytes, start_bytes: int) -> None:
-        deadline_s = time.monotonic() + START_TIMEOUT_S
-        while ready_text not in self.log_path.read_bytes()[start_bytes:]:
-            if self._process.poll() is not None:
-                raise BrokerFailedError(f"ended with status {self._process.returncode}: {self._log_tail()}")
-            if time.monotonic() > deadline_s:
-                self.kill()
-                raise BrokerFailedError(f"not ready after {START_TIMEOUT_S} s: {self._log_tail()}")
-            time.sleep(0.05)
+        def is_ready() -> bool:
+            ended = self._process.poll()
+            if ready_text in self.log_path.read_bytes()[start_bytes:]:
+                return True
+            if ended is not None:
+                raise BrokerFailedError(f"ended with status {ended}: {self._log_tail()}")
+            return False
+
+        try:
+            eventually(is_ready, START_TIMEOUT_S, lambda: f"{self._log_tail()}\nnot ready")
+        except AssertionError:
+            self.kill()
+            raise
 
     def _log_tail(self) -> str:
         return f"{self.log_path}\n" + self.log_path.read_text("utf-8", "replace")[-4000:]
@@ -174,15 +179,13 @@ def zookeeper_config_text(data: Path, port: int) -> str:
 
 
 def wait_for_zookeeper(port: int) -> None:
-    """Waits until the server at `port` of 127.0.0.1 answers. Raises BrokerFailedError.
+    """Waits until the server at `port` of 127.0.0.1 answers.
 
     The port is open before the server serves, on a busy machine long before.
     """
-    deadline_s = time.monotonic() + START_TIMEOUT_S
-    while not _serves_sessions(port):
-        if time.monotonic() > deadline_s:
-            raise BrokerFailedError(f"ZooKeeper at port {port} does not answer after {START_TIMEOUT_S} s")
-        time.sleep(0.02)
+    eventually(
+        lambda: _serves_sessions(port), START_TIMEOUT_S, lambda: f"ZooKeeper at port {port} does not answer"
+    )
 
 
 def _serves_sessions(port: int) -> bool:
@@ -311,7 +314,7 @@ class ZooKeeperBroker(_Broker):
                 ready_text="started (kafka.server.KafkaServer)",
             )
             self._wait_until_it_knows_itself()
-        except BrokerFailedError:
+        except (BrokerFailedError, AssertionError):
             self.kill()
             raise
 
@@ -323,11 +326,11 @@ class ZooKeeperBroker(_Broker):
         """
         if self.config["listeners"] != f"PLAINTEXT://127.0.0.1:{self.port}":
             return
-        deadline_s = time.monotonic() + START_TIMEOUT_S
-        while self.port not in ports_of_brokers(self.port):
-            if time.monotonic() > deadline_s:
-                raise BrokerFailedError(f"does not know itself after {START_TIMEOUT_S} s: {self.log_path}")
-            time.sleep(0.05)
+        eventually(
+            lambda: self.port in ports_of_brokers(self.port),
+            START_TIMEOUT_S,
+            lambda: f"{self.log_path}: the broker does not know itself",
+        )
 
     def _run_zookeeper(self) -> None:
         path = self.work / "zoo.cfg"
@@ -400,7 +403,7 @@ class KRaftBroker(_Broker):
             self._format(path, features)
         try:
             self._run("kafka.Kafka", str(path), log=self.log_path, ready_text="Kafka Server started")
-        except BrokerFailedError:
+        except (BrokerFailedError, AssertionError):
             self.kill()
             raise
 

@@ -16,7 +16,6 @@ import json
 import shutil
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +23,7 @@ from pathlib import Path
 from tests.peers import KAFKA_3, KAFKA_4, DumpServer, KafkaPeer, KRaftBroker
 from tests.peers.broker import Config
 from tests.peers.oracle import consume, describe_partitions, run_program
+from tests.waiting import eventually
 
 # Larger text files are stored gzipped, as in the other fixtures.
 GZIP_ABOVE_BYTES = 58_000
@@ -151,11 +151,7 @@ def make(name: str, recipe: Recipe, output: Path, work: Path) -> None:
 def fill(broker: KRaftBroker, recipe: Recipe, corpus: Path) -> dict[str, int]:
     """Fills the broker and reads every partition of its topics. Returns {topic: number of partitions}."""
     run_program(broker.peer, "MakeData", broker.bootstrap, recipe.fill)
-    deadline_s = time.monotonic() + FILL_TIMEOUT_S
-    while not recipe.is_complete(corpus / "logs"):
-        if time.monotonic() > deadline_s:
-            raise TimeoutError(f"{corpus}: not complete after {FILL_TIMEOUT_S} s")
-        time.sleep(0.2)
+    eventually(lambda: recipe.is_complete(corpus / "logs"), FILL_TIMEOUT_S, lambda: f"{corpus}: not complete")
     topics: dict[str, int] = {}
     partitions: list[str] = []
     for entry in sorted((corpus / "logs").iterdir()):

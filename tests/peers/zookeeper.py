@@ -56,7 +56,7 @@ class ZooKeeperServer:
         self._service = JavaService(command, self._work / "zookeeper.log", "binding to port")
         try:
             wait_for_zookeeper(self.port)
-        except BrokerFailedError:
+        except (BrokerFailedError, AssertionError):
             self.kill()
             raise
 

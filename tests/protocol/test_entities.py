@@ -70,8 +70,10 @@ def test_a_truncated_message_is_always_malformed(api_key, version, data):
 @settings(max_examples=300)
 @given(case=st.sampled_from(ENTITY_APIS), raw=st.binary(max_size=60))
 def test_random_bytes_are_an_entity_or_malformed(case, raw):
+    entity_type = request_class(*case)
     with suppress(MalformedMessageError):
-        read_entity(request_class(*case), raw)
+        entity = read_entity(entity_type, raw)
+        assert read_entity(entity_type, write_entity(entity)) == entity
 
 
 @pytest.mark.parametrize("version", [1, 12])

@@ -206,13 +206,16 @@ def test_a_cut_request_is_malformed(version, request, data):
 @given(version=st.sampled_from(VERSIONS), raw=st.binary(max_size=80))
 def test_random_bytes_are_a_request_or_malformed(version, raw):
     with suppress(MalformedMessageError):
-        decode_produce_request(version, memoryview(raw))
+        request = decode_produce_request(version, memoryview(raw))
+        again = memoryview(b"".join(encode_produce_request(version, request)))
+        assert comparable(decode_produce_request(version, again)) == comparable(request)
 
 
 @given(version=st.sampled_from(VERSIONS), raw=st.binary(max_size=80))
 def test_random_bytes_are_a_response_or_malformed(version, raw):
     with suppress(MalformedMessageError):
-        decode_produce_response(version, raw)
+        response = decode_produce_response(version, raw)
+        assert decode_produce_response(version, encode_produce_response(version, response)) == response
 
 
 def test_records_of_negative_length_are_null():

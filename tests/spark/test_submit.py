@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 import sysconfig
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from tests.processes import kill_session
 from tests.spark import sessions
 from tests.spark.combined import Combined
 from tests.spark.conftest import require_spark
+from tests.waiting import eventually
 
 SCRIPT = str(corpora.REPOSITORY / "commands" / "segment_export.py")
 ALL_COLUMNS = ("--include-headers", "--metadata-columns", ",".join(METADATA_COLUMNS))
@@ -103,12 +103,9 @@ def kill_when(work: Path, arguments: tuple[str, ...], due: Callable[[], bool]) -
             stderr=said,
             start_new_session=True,
         )
-    deadline_s = time.monotonic() + TIMEOUT_S
     try:
-        while not due():
-            assert process.poll() is None, f"ended before it was killed: {log.read_text()}"
-            assert time.monotonic() < deadline_s
-            time.sleep(0.005)
+        eventually(lambda: due() or process.poll() is not None, TIMEOUT_S)
+        assert process.poll() is None, f"ended before it was killed: {log.read_text()}"
     finally:
         kill_session(process.pid)
         process.wait()

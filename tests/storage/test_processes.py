@@ -20,6 +20,7 @@ import pytest
 from klog.formats.errors import KlogError, StorageError
 from klog.jobs.processes import Advanced, Done, WorkerDiedError, map_in_order, run_tasks
 from tests.storage import process_tasks
+from tests.waiting import eventually
 
 CURE = "run with fewer --jobs, --resume"
 SCRIPT = """
@@ -140,11 +141,8 @@ def test_an_interrupt_ends_workers_quietly_and_leaves_no_half_written_file(tmp_p
         [sys.executable, "-c", SCRIPT, str(target)], stderr=subprocess.PIPE, start_new_session=True
     )
     started = tmp_path / "x.index.started"
-    until_s = time.monotonic() + 60
-    while not started.exists():
-        assert process.poll() is None
-        assert time.monotonic() < until_s
-        time.sleep(0.01)
+    eventually(lambda: started.exists() or process.poll() is not None)
+    assert process.poll() is None
     os.killpg(process.pid, signal.SIGINT)
     _, said = process.communicate(timeout=60)
     assert (process.returncode, said) == (130, b"")

@@ -9,13 +9,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
 from tests.peers.broker import free_port, properties_text
+from tests.waiting import eventually
 
 START_TIMEOUT_S: Final = 120
 STOP_TIMEOUT_S: Final = 60
@@ -103,13 +103,14 @@ class KlogBroker:
 
     def wait_for(self, text: str, timeout_s: float = START_TIMEOUT_S) -> None:
         """Waits until the log since the last start contains `text`. Fails if the process ends before."""
-        deadline_s = time.monotonic() + timeout_s
-        while text not in self.log_text:
+
+        def is_logged() -> bool:
             ended = self.process.poll()
-            if ended is not None and text not in self.log_text:
-                raise AssertionError(f"klog ended with {ended} before it logged {text!r}:\n{self.log_text}")
-            assert time.monotonic() < deadline_s, f"no {text!r} after {timeout_s} s:\n{self.log_text}"
-            time.sleep(0.02)
+            found = text in self.log_text
+            assert found or ended is None, f"klog ended with {ended}, not logging {text!r}:\n{self.log_text}"
+            return found
+
+        eventually(is_logged, timeout_s, lambda: f"{self.log_text}\nno {text!r}")
 
     def ended(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
         """Waits until it has ended by itself. Returns its exit status."""

@@ -8,7 +8,6 @@ import pty
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -19,6 +18,7 @@ from tests import corpora
 from tests.commands.running import Run, runner
 from tests.corpora import REPOSITORY
 from tests.export.export_support import data_files, in_order, table_rows, tree
+from tests.waiting import eventually
 
 LOGS = corpora.corpora("k39-txn")[0].log_dir().path
 GZIP = corpora.corpora("k39-codecs")[0].log_dir().partition("t-gzip-0").path
@@ -230,9 +230,9 @@ def test_ctrl_c_ends_at_once_says_nothing_and_leaves_what_is_done(large, tmp_pat
         stderr=subprocess.PIPE,
         start_new_session=True,
     )
-    while not list((tmp_path / "out" / "_klog" / "splits").glob("*.json")):
-        assert process.poll() is None
-        time.sleep(0.005)
+    splits = tmp_path / "out" / "_klog" / "splits"
+    eventually(lambda: list(splits.glob("*.json")) or process.poll() is not None)
+    assert process.poll() is None
     os.killpg(process.pid, signal.SIGINT)
     _, complaint = process.communicate(timeout=30)
     assert (process.returncode, complaint) == (130, b"")

@@ -7,7 +7,6 @@ its cluster, and so is klog's.
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Iterator
 from datetime import timedelta
 from uuid import UUID
@@ -29,6 +28,7 @@ from tests.server.handlers import test_metadata as metadata
 from tests.server.handlers import test_partition_reassignments as moves
 from tests.server.handlers.admin_parts import ME, AdminCluster
 from tests.server.handlers.parts import part_of
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.kafka
 
@@ -77,13 +77,14 @@ class Twins:
 
     def agree(self, api: ApiKey, version: int, /, **values):
         """Both answer the same; Kafka's answer. Kafka's brokers hear of changes a moment later."""
-        deadline_s = time.monotonic() + SETTLED_WITHIN_S
-        while True:
+        kafka = klog = None
+
+        def agreed() -> bool:
+            nonlocal kafka, klog
             kafka, klog = (comparable(each) for each in self.ask(api, version, **values))
-            if kafka == klog or time.monotonic() > deadline_s:
-                break
-            time.sleep(0.2)
-        assert klog == kafka
+            return kafka == klog
+
+        eventually(agreed, SETTLED_WITHIN_S, lambda: f"Kafka: {kafka}\nklog: {klog}\nnot the same")
         return kafka
 
 

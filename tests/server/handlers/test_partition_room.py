@@ -22,9 +22,9 @@ class World:
             ME, lambda: 10 - len(self.here), lambda key: key in self.here, lambda: self.now_ms
         )
 
-    def refuses(self, count: int) -> bool:
+    def refuses(self, assignment: dict[int, list[int]]) -> bool:
         try:
-            self.room.require(mine(count))
+            self.room.require(assignment)
         except RefusedError:
             return True
         return False
@@ -36,8 +36,8 @@ def mine(count: int) -> dict[int, list[int]]:
 
 def test_more_partitions_than_there_is_room_for_are_refused() -> None:
     world = World()
-    assert not world.refuses(10)
-    assert world.refuses(11)
+    assert not world.refuses(mine(10))
+    assert world.refuses(mine(11))
     with pytest.raises(
         RefusedError, match=r"11 new partitions on broker 1.*ulimit -n.*room for 10"
     ) as refused:
@@ -47,24 +47,25 @@ def test_more_partitions_than_there_is_room_for_are_refused() -> None:
 
 def test_replicas_on_other_brokers_do_not_count() -> None:
     others = {number: [2, 3] for number in range(1000)}
-    World().room.require(others)
-    World().room.require(others | {0: [3, ME]})
+    assert not World().refuses(others)
+    assert not World().refuses(others | mine(10))
+    assert World().refuses(others | mine(11))
 
 
 def test_partitions_that_have_no_log_yet_count() -> None:
     world = World()
     world.room.promise("t", mine(6))
-    assert not world.refuses(4)
-    assert world.refuses(5)
+    assert not world.refuses(mine(4))
+    assert world.refuses(mine(5))
     world.here |= {TopicPartition("t", number) for number in range(6)}
-    assert not world.refuses(4)
-    assert world.refuses(5)
+    assert not world.refuses(mine(4))
+    assert world.refuses(mine(5))
 
 
 def test_partitions_that_never_come_are_forgotten() -> None:
     world = World()
     world.room.promise("t", mine(6))
     world.now_ms = 59_999
-    assert world.refuses(5)
+    assert world.refuses(mine(5))
     world.now_ms = 60_000
-    assert not world.refuses(5)
+    assert not world.refuses(mine(5))

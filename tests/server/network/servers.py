@@ -6,7 +6,6 @@ import socket
 import ssl
 import struct
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -147,13 +146,3 @@ class Client:
             return self.sock.recv(1) == b""
         except ConnectionResetError:
             return True
-
-
-def eventually(condition: Callable[[], bool], timeout_s: float = TIMEOUT_S) -> bool:
-    """Whether the condition comes true."""
-    until_s = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > until_s:
-            return False
-        time.sleep(0.005)
-    return True

@@ -22,11 +22,11 @@ from tests.server.network.servers import (
     Calling,
     Client,
     Echo,
-    eventually,
     frame,
     running,
 )
 from tests.threads import join, started
+from tests.waiting import eventually
 
 LARGE = 1_000_000
 
@@ -58,7 +58,7 @@ def test_a_bad_frame_closes_its_connection_with_one_log_line(bad, caplog):
         assert client.receive() == (1, b"good")
         assert client.is_closed()
         assert other.ask(b"still here") == b"still here"
-        assert eventually(lambda: server.connection_count == 1)
+        eventually(lambda: server.connection_count == 1)
     lines = [record.getMessage() for record in caplog.records if record.name.startswith("klog.")]
     assert len(lines) == 1, lines
     assert lines[0].startswith("Closing 127.0.0.1:")
@@ -83,7 +83,7 @@ def test_random_bytes_never_stop_the_server():
                 client.send(noise)
         with Client(server) as client:
             assert client.ask(b"fine") == b"fine"
-        assert eventually(lambda: server.connection_count == 0)
+        eventually(lambda: server.connection_count == 0)
 
 
 class OddError(Exception):
@@ -186,7 +186,7 @@ def test_an_answer_that_cannot_be_sent_costs_its_connection_and_no_thread(caplog
 
     with running(Calling(handle)) as server, Client(server) as client, Client(server) as other:
         client.send(frame(b"later"))
-        assert eventually(lambda: len(parked) == 1)
+        eventually(lambda: len(parked) == 1)
         parked[0].on_answered = broken
         parked[0].respond([b"never"])
         assert client.is_closed()
@@ -295,14 +295,14 @@ def test_an_answer_to_a_client_that_is_gone_is_dropped():
     with running(Calling(waiting.append)) as server:
         client = Client(server)
         client.send(frame(b"x"))
-        assert eventually(lambda: len(waiting) == 1)
+        eventually(lambda: len(waiting) == 1)
         client.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         client.sock.close()
-        assert eventually(lambda: waiting[0].abandoned)
+        eventually(lambda: waiting[0].abandoned)
         waiting[0].respond([b"too late"])
         with Client(server) as other:
             other.send(frame(b"y", 2))
-            assert eventually(lambda: len(waiting) == 2)
+            eventually(lambda: len(waiting) == 2)
             waiting[1].respond([b"in time"])
             assert other.receive() == (2, b"in time")
 
@@ -321,10 +321,10 @@ def test_an_idle_connection_is_closed_and_a_waiting_one_is_not():
     with running_server as server, Client(server) as idle, Client(server) as patient:
         patient.send(frame(b"wait"))
         idle.ask(b"")
-        assert eventually(lambda: len(waiting) == 1)
+        eventually(lambda: len(waiting) == 1)
         now_ms = 10_001
         assert idle.is_closed()
-        assert eventually(lambda: server.connection_count == 1)
+        eventually(lambda: server.connection_count == 1)
         waiting[0].respond([b"at last"])
         assert patient.receive() == (1, b"at last")
 
@@ -345,7 +345,7 @@ def test_connections_beyond_the_limit_of_an_address_are_closed():
         with Client(server) as three:
             assert three.is_closed()
         one.sock.close()
-        assert eventually(lambda: server.connection_count == 1)
+        eventually(lambda: server.connection_count == 1)
         with Client(server) as four:
             assert four.ask(b"x") == b"x"
 
@@ -382,7 +382,7 @@ def test_with_no_descriptors_left_accepting_waits_and_logs_it_once(caplog):
                     others.callback(os.close, os.dup(client.sock.fileno()))
             for each in more:
                 each.connect(("127.0.0.1", server.port("TEST")))
-            assert eventually(lambda: bool(caplog.records))
+            eventually(lambda: bool(caplog.records))
             before_s = time.process_time()
             time.sleep(0.6)
             assert time.process_time() - before_s < 0.3
@@ -405,13 +405,13 @@ def test_connecting_and_disconnecting_leaks_nothing():
                         client.ask(bytes(number * 1000))
                     elif number % 2:
                         client.send(frame(bytes(100_000))[: number * 100])
-            assert eventually(lambda: server.connection_count == 0)
+            eventually(lambda: server.connection_count == 0)
 
         churn(30)
         before = len(os.listdir("/proc/self/fd"))
         join([started(churn, 100) for _ in range(4)])
-        assert eventually(lambda: server.connection_count == 0)
-        assert eventually(lambda: len(os.listdir("/proc/self/fd")) <= before)
+        eventually(lambda: server.connection_count == 0)
+        eventually(lambda: len(os.listdir("/proc/self/fd")) <= before)
 
 
 def test_a_client_that_does_not_speak_tls_is_closed_on_a_tls_listener(caplog):

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klog.server.network.deadlines import Deadlines, Task
-from tests.server.network.servers import CREATE_TOPICS, TIMEOUT_S, Calling, Client, eventually, frame, running
+from tests.server.network.servers import CREATE_TOPICS, TIMEOUT_S, Calling, Client, frame, running
+from tests.waiting import eventually
 
 LARGE = 200_000
 
@@ -67,7 +68,7 @@ class Throttling(Calling):
             request.respond(None if kind == b"none" else [bytes(request.body)])
 
     def answer_parked(self) -> None:
-        assert eventually(lambda: len(self.parked) == 1)
+        eventually(lambda: len(self.parked) == 1)
         self.parked.pop().respond([b"parked"])
 
 
@@ -107,7 +108,7 @@ def test_a_request_without_an_answer_throttles_too():
     clock, handler = Clock(), Throttling()
     with running(handler, clock_ms=clock) as server, Client(server) as client, Client(server) as other:
         client.send(frame(b"none", 1) + frame(b"fast", 2))
-        assert eventually(lambda: handler.handled == [1])
+        eventually(lambda: handler.handled == [1])
         rounds(other)
         assert [each for each in handler.handled if each < 1000] == [1]
         clock.now_ms = 5_000
@@ -126,7 +127,7 @@ def test_a_throttled_connection_that_has_not_read_its_answer_goes_on_after_both(
 
     with running(Calling(serve), clock_ms=clock) as server, Client(server) as client, Client(server) as other:
         client.send(frame(b"slow", 1) + frame(b"fast", 2))
-        assert eventually(lambda: handled == [1])
+        eventually(lambda: handled == [1])
         clock.now_ms = 5_000
         rounds(other)
         assert 2 not in handled
@@ -159,7 +160,7 @@ def test_a_client_may_disconnect_while_it_is_throttled():
             client.ask(b"slow")
         clock.now_ms = 5_000
         rounds(other)
-        assert eventually(lambda: server.connection_count == 1)
+        eventually(lambda: server.connection_count == 1)
         assert other.ask(b"fast") == b"fast"
 
 

@@ -12,7 +12,8 @@ import pytest
 
 from klog.protocol.file_slice import FileSlice
 from klog.server.network.poller import WRITABLE
-from tests.server.network.servers import Calling, Client, eventually, frame, running
+from tests.server.network.servers import Calling, Client, frame, running
+from tests.waiting import eventually
 
 
 @pytest.fixture
@@ -79,7 +80,7 @@ def test_the_system_holds_few_bytes_of_an_answer_that_the_client_does_not_read(s
 
     with running(Calling(handle), unsent_max_bytes=64 * 1024) as server, Client(server) as client:
         client.send(frame(b""))
-        assert eventually(lambda: bool(connections) and connections[0].mask == WRITABLE)
+        eventually(lambda: bool(connections) and connections[0].mask == WRITABLE)
         # One call may go beyond the bound by what it adds at once.
         assert unsent_bytes() <= 4 * 64 * 1024
         assert client.receive() == (1, content)
@@ -116,7 +117,7 @@ def test_a_closed_file_costs_the_connection(tmp_path, caplog):
         client.send(frame(b""))
         with pytest.raises((EOFError, ConnectionError)):
             client.receive()
-        assert eventually(lambda: server.connection_count == 0)
+        eventually(lambda: server.connection_count == 0)
     assert "the file was closed" in caplog.text
 
 

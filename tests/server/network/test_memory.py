@@ -20,10 +20,10 @@ from tests.server.network.servers import (
     Calling,
     Client,
     Echo,
-    eventually,
     frame,
     running,
 )
+from tests.waiting import eventually, never
 
 HEADER_BYTES = 10
 
@@ -52,16 +52,16 @@ def test_connections_wait_in_turn_until_answers_have_freed_memory(size):
         for client in clients:
             client.send(frame(bytes(size)))
         # With its header one request takes all the memory.
-        assert eventually(lambda: len(held) == 1)
-        assert not eventually(lambda: len(held) > 1, timeout_s=0.1)
+        eventually(lambda: len(held) == 1)
+        never(lambda: len(held) > 1, within_s=0.1)
         assert server.memory.available_bytes == 1 - HEADER_BYTES
         for number in range(4):
-            assert eventually(lambda number=number: len(held) == number + 1)
+            eventually(lambda number=number: len(held) == number + 1)
             held[number].respond([b"done"])
         for client in clients:
             assert client.receive() == (1, b"done")
             client.sock.close()
-        assert eventually(lambda: server.memory.available_bytes == size + 1)
+        eventually(lambda: server.memory.available_bytes == size + 1)
 
 
 @pytest.mark.parametrize("size", [10, 100_000])
@@ -69,7 +69,7 @@ def test_requests_of_one_connection_are_served_in_order(size):
     with running(Echo(), queued_max_request_bytes=1) as server, Client(server) as client:
         client.send(frame(bytes(size), 1) + frame(b"x", 2, CREATE_TOPICS, 4) + frame(bytes(size), 3))
         assert [client.receive()[0] for _ in range(3)] == [1, 2, 3]
-        assert eventually(lambda: server.memory.available_bytes == 1)
+        eventually(lambda: server.memory.available_bytes == 1)
 
 
 def test_closed_connections_return_their_memory():
@@ -77,22 +77,22 @@ def test_closed_connections_return_their_memory():
     with running(Calling(held.append), queued_max_request_bytes=1000) as server:
         with Client(server) as begun, Client(server) as asked:
             begun.send(frame(bytes(100_000))[:70_000])
-            assert eventually(lambda: server.memory.available_bytes < 0)
+            eventually(lambda: server.memory.available_bytes < 0)
             begun.sock.close()
-            assert eventually(lambda: server.memory.available_bytes == 1000)
+            eventually(lambda: server.memory.available_bytes == 1000)
             asked.send(frame(b"x"))
-            assert eventually(lambda: len(held) == 1)
+            eventually(lambda: len(held) == 1)
             # The client resets the connection: while a request is handled the server does not read.
             asked.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        assert eventually(lambda: server.connection_count == 0)
+        eventually(lambda: server.connection_count == 0)
         # The request is still there.
         assert server.memory.available_bytes == 1000 - HEADER_BYTES - 1
         held[0].respond([b"too late"])
-        assert eventually(lambda: server.memory.available_bytes == 1000)
+        eventually(lambda: server.memory.available_bytes == 1000)
         with Client(server) as bad:
             bad.send(frame(bytes(100_000), api_key=999))
             assert bad.is_closed()
-        assert eventually(lambda: server.memory.available_bytes == 1000)
+        eventually(lambda: server.memory.available_bytes == 1000)
 
 
 def test_a_connection_that_waits_for_memory_does_not_delay_the_stop():
@@ -105,9 +105,9 @@ def test_a_connection_that_waits_for_memory_does_not_delay_the_stop():
         Client(server) as two,
     ):
         one.send(frame(b"x"))
-        assert eventually(lambda: len(held) == 1)
+        eventually(lambda: len(held) == 1)
         two.send(frame(b"y"))
-        assert not eventually(lambda: len(held) > 1, timeout_s=0.05)
+        never(lambda: len(held) > 1, within_s=0.05)
         threading.Timer(0.1, held[0].respond, [[b"done"]]).start()
         started_s = time.monotonic()
         server.stop()

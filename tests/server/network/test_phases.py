@@ -19,12 +19,12 @@ from tests.server.network.servers import (
     Client,
     Echo,
     client_tls,
-    eventually,
     frame,
     running,
     server_tls,
 )
 from tests.server.network.test_deadlines import Clock
+from tests.waiting import eventually
 
 ALICE = KafkaPrincipal("User", "alice")
 
@@ -129,7 +129,7 @@ def test_a_failure_is_answered_and_closed_after_a_delay(caplog):
         with Client(server, listener="OPEN") as other:
             client.send(framed(b"alice") + framed(b"guess") + framed(b"right") + frame(b"x"))
             assert received(client) == b"name?"
-            assert eventually(lambda: "Failed authentication with" in caplog.text)
+            eventually(lambda: "Failed authentication with" in caplog.text)
             clock.now_ms = 699
             for number in range(3):
                 other.ask(b"x", number)

@@ -18,11 +18,11 @@ from tests.server.network.servers import (
     Client,
     Echo,
     client_tls,
-    eventually,
     frame,
     running,
     server_tls,
 )
+from tests.waiting import eventually
 
 TEST = Listener("TEST", "127.0.0.1", 0)
 OUTER = Listener("OUTER", "127.0.0.1", 0)
@@ -38,7 +38,7 @@ def test_more_and_fewer_io_threads_serve_and_end():
     with running(Echo(), io_threads=2) as server, Client(server) as client:
         for count in (4, 1, 3):
             server.reconfigure([TEST], NetworkSettings(io_threads=count))
-            assert eventually(lambda count=count: len(threads_named("klog-io-") - before) == count)
+            eventually(lambda count=count: len(threads_named("klog-io-") - before) == count)
             assert server.thread_counts == (1, count)
             assert client.ask(b"x", api_key=CREATE_TOPICS, version=4) == b"x"
             assert client.ask(bytes(200_000)) == bytes(200_000)
@@ -52,18 +52,18 @@ def test_a_network_thread_that_ends_sends_its_answers_and_closes_its_connections
         clients = [Client(server) for _ in range(4)]
         for client in clients:
             client.send(frame(b"x"))
-        assert eventually(lambda: len(held) == 4)
+        eventually(lambda: len(held) == 4)
         server.reconfigure([TEST], NetworkSettings(network_threads=1))
         assert server.thread_counts == (1, 2)
         for request in held:
             request.respond([b"answer"])
         for client in clients:
             assert client.receive() == (1, b"answer")
-        assert eventually(lambda: server.connection_count == 2)
-        assert eventually(lambda: len(threads_named("klog-network-") - before) == 1)
+        eventually(lambda: server.connection_count == 2)
+        eventually(lambda: len(threads_named("klog-network-") - before) == 1)
         with Client(server) as new:
             new.send(frame(b"y"))
-            assert eventually(lambda: len(held) == 5)
+            eventually(lambda: len(held) == 5)
             held[4].respond([b"answer"])
             assert new.receive() == (1, b"answer")
         for client in clients:
@@ -95,7 +95,7 @@ def test_a_listener_is_added_and_removed_and_the_others_serve_on():
         with pytest.raises(UsageError):
             server.port("OUTER")
         assert old.ask(b"still here") == b"still here"
-        assert eventually(lambda: server.connection_count == 1)
+        eventually(lambda: server.connection_count == 1)
 
 
 def test_a_connection_that_an_io_thread_has_is_closed_with_its_listener():
@@ -115,7 +115,7 @@ def test_a_connection_that_an_io_thread_has_is_closed_with_its_listener():
             server.reconfigure([TEST], NetworkSettings(io_threads=1))
             assert client.is_closed()
             done.set()
-            assert eventually(lambda: server.connection_count == 1)
+            eventually(lambda: server.connection_count == 1)
         assert other.ask(b"x", api_key=CREATE_TOPICS, version=4) == b"x"
 
 
@@ -155,7 +155,7 @@ def test_connections_beyond_a_lower_limit_are_closed_the_longest_unused_first():
         clients[0].ask(b"x")
         server.reconfigure([TEST], NetworkSettings(max_connections=2))
         assert clients[1].is_closed()
-        assert eventually(lambda: server.connection_count == 2)
+        eventually(lambda: server.connection_count == 2)
         assert clients[0].ask(b"x") == clients[2].ask(b"x") == b"x"
         for client in clients:
             client.sock.close()

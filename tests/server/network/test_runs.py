@@ -8,7 +8,8 @@ import pytest
 
 from klog.formats.errors import FormatError
 from klog.server.network.principal import ANONYMOUS, KafkaPrincipal
-from tests.server.network.servers import CREATE_TOPICS, METADATA, Client, Echo, eventually, frame, running
+from tests.server.network.servers import CREATE_TOPICS, METADATA, Client, Echo, frame, running
+from tests.waiting import eventually
 
 
 class Running(Echo):
@@ -95,7 +96,7 @@ def test_while_an_answer_is_outstanding_no_run_begins():
     with running(handler) as server, Client(server) as client:
         client.send(frame(b"a", 1) + frame(b"later", 2, METADATA, 4) + frame(b"b", 3))
         assert client.receive() == (1, b"runa")
-        assert eventually(lambda: len(parked) == 1)
+        eventually(lambda: len(parked) == 1)
         assert handler.runs == [1]
         parked[0].respond([b"now"])
         assert client.receive() == (2, b"now")

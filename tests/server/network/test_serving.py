@@ -21,11 +21,11 @@ from tests.server.network.servers import (
     Calling,
     Client,
     Echo,
-    eventually,
     frame,
     running,
 )
 from tests.threads import join, started
+from tests.waiting import eventually
 
 LARGE = 200_000
 
@@ -121,11 +121,15 @@ def test_a_producer_of_large_frames_does_not_delay_waiting_connections():
 
         def stream() -> None:
             while not stop.is_set():
-                producer.ask(bytes(LARGE))
+                answered.append(producer.ask(bytes(LARGE)))
 
+        answered: list[bytes] = []
         streaming = started(stream)
+        eventually(lambda: answered)
         for number in range(20):
-            other.ask(b"x", number, api_key=CREATE_TOPICS, version=4)
+            assert other.ask(b"x", number, api_key=CREATE_TOPICS, version=4) == b"x"
+        before = len(answered)
+        eventually(lambda: len(answered) > before)
         stop.set()
         join([streaming])
 
@@ -135,7 +139,7 @@ def test_an_answer_may_come_later_from_another_thread(kind):
     with running(Calling(waiting.append), **kind) as server, Client(server, tls=kind["tls"]) as client:
         client.send(frame(b"first", 1) + frame(b"second", 2) + frame(bytes(LARGE), 3) + frame(b"fourth", 4))
         for number in range(1, 5):
-            assert eventually(lambda: len(waiting) == 1)
+            eventually(lambda: len(waiting) == 1)
             request = waiting.pop()
             request.respond([b"answer %d" % number])
             assert client.receive() == (number, b"answer %d" % number)
@@ -145,14 +149,14 @@ def test_one_request_of_a_connection_is_handled_at_a_time():
     waiting = []
     with running(Calling(waiting.append)) as server, Client(server) as client, Client(server) as other:
         client.send(frame(b"a", 1) + frame(b"b", 2))
-        assert eventually(lambda: len(waiting) == 1)
+        eventually(lambda: len(waiting) == 1)
         other.send(frame(b"c", 3))
-        assert eventually(lambda: len(waiting) == 2)
+        eventually(lambda: len(waiting) == 2)
         assert [request.correlation_id for request in waiting] == [1, 3]
         for request in waiting[:2]:
             request.respond([b""])
         assert client.receive() == (1, b"")
-        assert eventually(lambda: len(waiting) == 3)
+        eventually(lambda: len(waiting) == 3)
         waiting[2].respond([b""])
         assert client.receive() == (2, b"")
 
@@ -185,7 +189,7 @@ def test_an_answer_of_one_request_may_come_from_the_handling_of_another():
     with running(Calling(handle)) as server, Client(server) as waiter, Client(server) as waker:
         for number in range(200):
             waiter.send(frame(b"wait", number))
-            assert eventually(lambda: len(parked) == 1)
+            eventually(lambda: len(parked) == 1)
             assert waker.ask(b"wake", number) == b"waker"
             assert waiter.receive() == (number, b"woken")
 
@@ -266,7 +270,7 @@ def test_the_body_of_a_request_without_an_answer_yet_is_not_overwritten():
 
     with running(Calling(handle)) as server, Client(server) as keeper, Client(server) as other:
         keeper.send(frame(b"keep"))
-        assert eventually(lambda: len(waiting) == 1)
+        eventually(lambda: len(waiting) == 1)
         for number in range(50):
             other.ask(b"%d" % number)
         assert waiting[0].body == b"keep"

@@ -11,8 +11,9 @@ import pytest
 
 from klog.formats.errors import UsageError
 from klog.server.network import BindError, Listener, NetworkSettings, SocketServer
-from tests.server.network.servers import TIMEOUT_S, Calling, Client, Echo, eventually, frame, running
+from tests.server.network.servers import TIMEOUT_S, Calling, Client, Echo, frame, running
 from tests.threads import join, started
+from tests.waiting import eventually
 
 
 def test_ports_are_known_and_connections_wait_from_bind_on():
@@ -76,7 +77,7 @@ def test_stopping_waits_for_the_answers_that_are_outstanding(body):
     server.start()
     with Client(server) as client:
         client.send(frame(body))
-        assert eventually(lambda: len(waiting) == 1)
+        eventually(lambda: len(waiting) == 1)
         stopping = started(server.stop)
         time.sleep(0.1)
         assert stopping.is_alive()
@@ -92,7 +93,7 @@ def test_stopping_waits_no_longer_than_its_timeout():
         with running(Calling(waiting.append), stop_timeout_ms=200) as server:
             client = Client(server)
             client.send(frame(b"x"))
-            assert eventually(lambda: len(waiting) == 1)
+            eventually(lambda: len(waiting) == 1)
             started_s = time.monotonic()
         stopped_s = time.monotonic()
         assert client.is_closed()
@@ -101,7 +102,7 @@ def test_stopping_waits_no_longer_than_its_timeout():
         return stopped_s - started_s
 
     # It would wait 5 s by itself. A busy machine may take as long once.
-    assert eventually(lambda: stop_s() < 4.5)
+    eventually(lambda: stop_s() < 4.5)
 
 
 def test_stopping_under_load_ends():

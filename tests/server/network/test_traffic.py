@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from klog.server.network import Listener, NetworkSettings
 from klog.server.network.connection_traffic import ConnectionTraffic, TrafficLimits
-from tests.server.network.servers import TIMEOUT_S, Calling, Client, Echo, eventually, frame, running
+from tests.server.network.servers import TIMEOUT_S, Calling, Client, Echo, frame, running
 from tests.threads import join, started
+from tests.waiting import eventually
 
 LIMITS = TrafficLimits(
     bytes_per_turn=1000, bytes_per_s=1_000_000, look_bytes=50_000, look_turns=10, window_ms=100
@@ -203,7 +204,7 @@ def test_connections_with_bulk_traffic_go_with_their_listener_and_with_the_serve
         server.reconfigure([inner], settings)
         assert clients[1].is_closed()
         assert clients[0].ask(bytes(30_000)) == bytes(30_000)
-        assert eventually(lambda: server.connection_count == 1)
+        eventually(lambda: server.connection_count == 1)
     assert clients[0].is_closed()
     assert server.connection_count == 0
     for client in clients:
@@ -227,7 +228,7 @@ def test_stopping_while_connections_move_closes_all():
                     pass
 
             threads = [started(load, client) for client in clients]
-            assert eventually(lambda server=server: server.connection_count == 4)
+            eventually(lambda server=server: server.connection_count == 4)
         assert server.connection_count == 0
         stop.set()
         join(threads)
