@@ -12,18 +12,6 @@ class HasFileno(Protocol):
         """The descriptor. Raises ValueError once the file is closed."""
 
 
-class ProbedFile:
-    """Remembers whether a file's page cache can be asked for bytes without waiting for the disk.
-
-    File systems in memory refuse that, and the refusal of each request would cost time.
-    """
-
-    __slots__ = ("refuses_probes",)
-
-    def __init__(self) -> None:
-        self.refuses_probes = False
-
-
 class FileSlice(NamedTuple):
     """`size_bytes` bytes of a file from `position_bytes` on.
 

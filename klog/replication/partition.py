@@ -25,7 +25,8 @@ from klog.replication import high_watermark
 from klog.replication.follower import FollowerFetch, FollowerState, after_fetch, at_epoch_start
 from klog.replication.isr import IsrState, expanded
 from klog.replication.partition_state import ANY_EPOCH, PartitionState, state_of
-from klog.storage.log.append_values import BatchRun, Origin
+from klog.storage.log.append_values import Origin
+from klog.storage.log.batch_run import BatchRun
 from klog.storage.log.partition_log import AppendInfo, PartitionLog
 from klog.storage.log.reading import Read
 from klog.storage.log.verification import UNCHECKED

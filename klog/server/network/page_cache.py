@@ -13,7 +13,8 @@ import os
 from collections.abc import Callable
 from typing import Final
 
-from klog.protocol.file_slice import FileSlice, ProbedFile
+from klog.protocol.file_slice import FileSlice
+from klog.storage.log.cold_reads import ProbedFile
 
 _STEP_BYTES: Final = 256 * 1024
 _NOWAIT: Final = getattr(os, "RWF_NOWAIT", None)

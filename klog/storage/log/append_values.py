@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from klog.formats.constants import CONTROL_BIT, TRANSACTIONAL_BIT
 from klog.formats.errors import DecompressionLimitError, FormatError, KlogError
-from klog.protocol.commit_run import CommitRun
-from klog.protocol.produce_run import ProduceRun
-from klog.storage.log.built_batch import BuiltBatch
-
-BatchRun: TypeAlias = ProduceRun | CommitRun | BuiltBatch
-"""Uncompressed batches that are written as they are, with one write."""
+from klog.storage.log.batch_run import BatchRun, has_producers
 
 
 class Origin(Enum):
@@ -111,7 +106,7 @@ def run_batch(
     """One batch of a run as it stands in the log from `first_offset` on."""
     records, max_timestamp, producer_id, epoch, sequence, size = run.batch(number)
     last_offset = first_offset + records - 1
-    is_transactional = isinstance(run, ProduceRun) and run.is_transactional
+    is_transactional = has_producers(run) and run.is_transactional
     return BatchInfo(
         first_offset,
         last_offset,

@@ -1,7 +1,7 @@
 """A batch that the broker has built itself: records of a coordinator, or a marker.
 
 What `validation` would find out about its bytes is known, so only the limits of the topic are checked, and it
-is written as a run of one batch (`append_values.BatchRun`). A test holds the effect equal to that of the
+is written as a run of one batch (`BatchRun`). A test holds the effect equal to that of the
 general append.
 """
 
@@ -40,6 +40,7 @@ class BuiltBatch:
     acks: Final = _ALL_IN_SYNC
     frames: Final = 1
     keyless: Final = False
+    is_transactional: Final = False  # a marker ends a transaction and begins none
 
     def __init__(
         self,

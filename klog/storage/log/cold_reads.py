@@ -12,9 +12,20 @@ import os
 from typing import Final
 
 from klog.formats.errors import KlogError
-from klog.protocol.file_slice import ProbedFile
 
 _NO_WAIT: Final = getattr(os, "RWF_NOWAIT", None)
+
+
+class ProbedFile:
+    """Remembers whether a file's page cache can be asked for bytes without waiting for the disk.
+
+    File systems in memory refuse that, and the refusal of each request would cost time.
+    """
+
+    __slots__ = ("refuses_probes",)
+
+    def __init__(self) -> None:
+        self.refuses_probes = False
 
 
 class ColdReadError(KlogError):

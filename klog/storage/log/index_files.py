@@ -24,8 +24,7 @@ from typing import Final, NamedTuple
 from klog.formats.constants import INT32_MAX
 from klog.formats.errors import CorruptRecordError
 from klog.formats.packed import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
-from klog.protocol.file_slice import ProbedFile
-from klog.storage.log.cold_reads import read_at
+from klog.storage.log.cold_reads import ProbedFile, read_at
 
 _PAGE_BYTES: Final = 4096
 _RANDOM: Final[int | None] = getattr(mmap, "MADV_RANDOM", None)

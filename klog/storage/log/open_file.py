@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from klog.protocol.file_slice import ProbedFile
+from klog.storage.log.cold_reads import ProbedFile
 
 
 class OpenFile(ProbedFile):

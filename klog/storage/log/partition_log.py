@@ -19,7 +19,8 @@ from klog.formats.constants import INT64_MAX
 from klog.formats.errors import KlogError, StorageError
 from klog.formats.names import FileKind, TopicPartition
 from klog.kernel.markers import marker_of_batch
-from klog.storage.log.append_values import AppendError, BatchRun, Origin, Validated
+from klog.storage.log.append_values import AppendError, Origin, Validated
+from klog.storage.log.batch_run import BatchRun, has_producers
 from klog.storage.log.disk_guard import on_disk, require_open
 from klog.storage.log.follower_batches import FollowedRun, followed_run, follower_batches
 from klog.storage.log.log_values import AppendInfo, Background, LogState
@@ -168,7 +169,7 @@ class PartitionLog(ReadableLog):
             or not segment.takes_run(run, first_offset + records - 1, self._roll_ms)
         ):
             return False
-        if run.has_producer_ids:
+        if has_producers(run):
             if not self.producers.follow_run(run, first_offset, leader_epoch, guard):
                 return False
             records = run.records

@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 from klog.formats.constants import NO_SEQUENCE
 from klog.formats.wrapping import sequence_after
 from klog.kernel.markers import Marker, marker_of_batch
-from klog.protocol.produce_run import ProduceRun
-from klog.storage.log.append_values import AppendError, BatchInfo, BatchRun, Origin, run_batch
+from klog.storage.log.append_values import AppendError, BatchInfo, Origin, run_batch
+from klog.storage.log.batch_run import ProducerRun
 from klog.storage.log.built_batch import BuiltBatch
 from klog.storage.log.verification import UNCHECKED, Verification
 from klog.storage.reading.producer_history import BATCHES_REMEMBERED, History, SentBatch
@@ -287,7 +287,7 @@ class Producers:
         marker = marker_of_batch(memoryview(data)[batch.position :])
         return None if marker is None else self.marker_written(batch, marker)
 
-    def follow_run(self, run: BatchRun, first_offset: int, leader_epoch: int, guard: object) -> bool:
+    def follow_run(self, run: ProducerRun, first_offset: int, leader_epoch: int, guard: object) -> bool:
         """Remember the batches of a run that is about to be written at `first_offset`.
 
         The run is cut before the first batch that is refused or a duplicate; False if none is left. `guard`
@@ -296,8 +296,6 @@ class Producers:
         if isinstance(run, BuiltBatch):
             batch = run_batch(run, 0, first_offset, leader_epoch)
             return run.marker is not None and self._follow_commit(batch, run.marker)
-        if not isinstance(run, ProduceRun):
-            return True  # committed offsets have no producer
         for number in range(run.frames):
             batch = run_batch(run, number, first_offset, leader_epoch)
             if batch.producer_id >= 0:

@@ -6,7 +6,7 @@ The rules are those of `validation`; whatever does not keep within these limits 
 from __future__ import annotations
 
 from klog.config.topic import TopicConfig
-from klog.storage.log.append_values import BatchRun
+from klog.storage.log.batch_run import BatchRun
 from klog.storage.log.conversion import target_codec
 
 _NO_TIMESTAMP = -1

@@ -24,8 +24,9 @@ from klog.formats.packed import TXN_INDEX_ENTRY
 from klog.kernel import kernel
 from klog.kernel.columns import BatchTable, IndexState
 from klog.storage.log.aborted_transactions import NO_ABORTED, AbortedFound, aborted_between
-from klog.storage.log.append_values import BatchInfo, BatchRun, run_batches
+from klog.storage.log.append_values import BatchInfo, run_batches
 from klog.storage.log.batch_place import HEADER_BYTES, SMALLEST_HEADER_BYTES, BatchPlace, place_of
+from klog.storage.log.batch_run import BatchRun
 from klog.storage.log.cold_reads import read_at
 from klog.storage.log.index_files import OffsetIndexFile, TimeIndexFile, TimestampOffset
 from klog.storage.log.index_repair import checked_largest, checked_start

@@ -7,9 +7,8 @@ import os
 
 import pytest
 
-from klog.protocol.file_slice import ProbedFile
 from klog.storage.log import cold_reads
-from klog.storage.log.cold_reads import ColdReadError, read_at
+from klog.storage.log.cold_reads import ColdReadError, ProbedFile, read_at
 
 
 @pytest.fixture
