@@ -10,10 +10,11 @@ from contextlib import suppress
 
 import pytest
 
-from klog.protocol.file_slice import FileSlice, ProbedFile
+from klog.protocol.file_slice import FileSlice
 from klog.server.network import page_cache
 from klog.server.network.outbound import Outbound
 from klog.server.network.page_cache import is_cached
+from klog.storage.log.cold_reads import ProbedFile
 from tests.server.network.servers import (
     CREATE_TOPICS,
     METADATA,
