@@ -9,7 +9,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
-from tests.peers.broker import JavaService, free_port, properties_text
+from tests.peers.broker import BROKER, JavaService, free_port, properties_text
 from tests.peers.kafka import KafkaPeer
 from tests.swap.clocks import settable
 from tests.swap.klog_process import READY, Config, KlogBroker
@@ -135,7 +135,8 @@ class Member:
         path = self.work / "kafka.properties"
         path.write_text(properties_text(self.config))
         self._kafka_log_starts_at = self._kafka_log.stat().st_size if self._kafka_log.exists() else 0
-        command = self._peer.command("kafka.Kafka", str(path), jvm_flags=_KAFKA_FLAGS)
+        flags = (*_KAFKA_FLAGS, *self._peer.class_flags)
+        command = self._peer.command(BROKER, str(path), jvm_flags=flags)
         self._kafka = JavaService(command, self._kafka_log, "started (kafka.server.KafkaServer)")
 
     def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""Downloads real Kafka and compiles our programs for it: `python -m tests.peers`.
+"""Downloads real Kafka and makes what tests need of it: `python -m tests.peers`.
 
 Otherwise the first test that needs them would have to wait, and its time is limited. If something is not
 available, this program says so; the tests that need it are then skipped.
@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
+from tests.peers.broker import KRaftBroker, ZooKeeperBroker, share_classes
 from tests.peers.connect_streams import connect_streams_jars
 from tests.peers.golang import go_program
 from tests.peers.kafka import KAFKA_2, KAFKA_3, KAFKA_4, KafkaPeer
@@ -22,6 +24,8 @@ PEERS: Final[Mapping[str, Callable[[], object]]] = {
     f"Kafka's clients {KAFKA_2}": lambda: KafkaPeer(KAFKA_2).classpath,
     f"Kafka {KAFKA_3}": lambda: KafkaPeer(KAFKA_3).classpath,
     f"Kafka {KAFKA_4}": lambda: KafkaPeer(KAFKA_4).classpath,
+    f"Classes of a broker {KAFKA_3}": partial(share_classes, ZooKeeperBroker, KAFKA_3),
+    f"Classes of a broker {KAFKA_4}": partial(share_classes, KRaftBroker, KAFKA_4),
     "Spark's Kafka source": spark_kafka_jars,
     f"Spark {SPARK}": spark_jars,
     "Kafka Connect and Streams": connect_streams_jars,

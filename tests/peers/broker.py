@@ -13,6 +13,7 @@ import shutil
 import socket
 import struct
 import subprocess
+import tempfile
 import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
@@ -29,6 +30,9 @@ STOP_TIMEOUT_S = 60
 
 # Linux assigns ports from 32768 on to connections, and to programs that ask for any port.
 _PORTS = range(20_000, 32_000)
+
+# The main class of Kafka's brokers.
+BROKER = "kafka.Kafka"
 
 # A broker in a test needs little heap and a quick start. None of these flags changes what it writes.
 BROKER_FLAGS = (
@@ -231,7 +235,9 @@ class _Broker:
             "-Dorg.slf4j.simpleLogger.defaultLogLevel=info",
             "-Dorg.slf4j.simpleLogger.showDateTime=true",
         )
-        command = self.peer.command(main_class, *args, jvm_flags=(*BROKER_FLAGS, *logging, *flags))
+        classes = self.peer.class_flags if main_class == BROKER else ()
+        jvm_flags = (*BROKER_FLAGS, *logging, *classes, *flags)
+        command = self.peer.command(main_class, *args, jvm_flags=jvm_flags)
         self._services.append(JavaService(command, log, ready_text))
 
     def stop(self) -> None:
@@ -308,7 +314,7 @@ class ZooKeeperBroker(_Broker):
             if znodes:
                 self._create(znodes)
             self._run(
-                "kafka.Kafka",
+                BROKER,
                 str(self._write_config(self.config)),
                 log=self.log_path,
                 ready_text="started (kafka.server.KafkaServer)",
@@ -402,7 +408,7 @@ class KRaftBroker(_Broker):
         if not Path(str(self.config["log.dirs"]).split(",")[0], "meta.properties").exists():
             self._format(path, features)
         try:
-            self._run("kafka.Kafka", str(path), log=self.log_path, ready_text="Kafka Server started")
+            self._run(BROKER, str(path), log=self.log_path, ready_text="Kafka Server started")
         except (BrokerFailedError, AssertionError):
             self.kill()
             raise
@@ -417,3 +423,24 @@ class KRaftBroker(_Broker):
         done = self.peer.java("kafka.tools.StorageTool", *args)
         if done.returncode != 0:
             raise BrokerFailedError(f"kafka-storage format: {(done.stdout + done.stderr).decode()}")
+
+
+class _RecordingPeer(KafkaPeer):
+    """Kafka whose broker writes what classes it has loaded when it stops."""
+
+    @property
+    def class_flags(self) -> tuple[str, ...]:
+        return (f"-XX:ArchiveClassesAtExit={self.class_archive}.new",)
+
+
+def share_classes(kind: type[ZooKeeperBroker | KRaftBroker], version: str) -> None:
+    """Starts and stops a broker, so that later ones have its classes (`KafkaPeer.class_flags`).
+
+    Raises PeerUnavailableError.
+    """
+    peer = _RecordingPeer(version)
+    if peer.class_archive.exists():
+        return
+    with tempfile.TemporaryDirectory(prefix="classes-") as work, kind(Path(work), peer=peer):
+        pass
+    Path(f"{peer.class_archive}.new").rename(peer.class_archive)
