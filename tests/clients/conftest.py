@@ -1,13 +1,8 @@
-"""One broker for all clients, and a new topic for each test.
-
-With `KLOG_TEST_BROKERS=klog` the tests whose broker is real Kafka are left out: they only show that the tests
-are right.
-"""
+"""One broker for all clients, and a new topic for each test."""
 
 from __future__ import annotations
 
 import itertools
-import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -22,24 +17,7 @@ from tests.peers import PeerUnavailableError
 from tests.peers.kafka import KafkaPeer
 from tests.peers.tool_server import ToolServer
 
-# The fixtures whose parameter names the broker.
-_BROKER_FIXTURES = ("bootstrap", "broker", "servers")
-
 _numbers = itertools.count()
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if os.environ.get("KLOG_TEST_BROKERS") != "klog":
-        return
-    on_kafka = [item for item in items if _has_kafka_as_broker(item)]
-    config.hook.pytest_deselected(items=on_kafka)
-    items[:] = [item for item in items if item not in set(on_kafka)]
-
-
-def _has_kafka_as_broker(item: pytest.Item) -> bool:
-    """Whether the test runs on real Kafka instead of klog."""
-    given = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-    return any(str(given.get(name)).startswith("kafka") for name in _BROKER_FIXTURES)
 
 
 @pytest.fixture(scope="session", params=["klog", pytest.param("kafka3", marks=pytest.mark.kafka)])
