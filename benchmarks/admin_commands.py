@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.contestants import KAFKA, klog
-from benchmarks.measure import Contestant, in_turns, ratio_note, table
+from benchmarks.measure import Contestant, add_wall, in_turns, ratio_note, table
+from benchmarks.rows import Rows
 from tests.peers import ZooKeeperBroker
 
 _TOPICS = 100
@@ -60,13 +61,13 @@ _QUESTIONS = (
 )
 
 
-def admin_commands(scratch: Path, rounds: int) -> str:
+def admin_commands(scratch: Path, rounds: int, rows: Rows) -> str:
     """The time from the start of each process to its end."""
     work = scratch / "admin-commands"
     try:
         with ZooKeeperBroker(work) as broker:
             _fill(broker.bootstrap)
-            return "\n".join(_compared(question, broker.bootstrap, rounds) for question in _QUESTIONS)
+            return "\n".join(_compared(question, broker.bootstrap, rounds, rows) for question in _QUESTIONS)
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
@@ -92,11 +93,12 @@ def _fill(bootstrap: str) -> None:
             set_offsets(cluster, f"group-{number}", offsets)
 
 
-def _compared(question: _Question, bootstrap: str, rounds: int) -> str:
+def _compared(question: _Question, bootstrap: str, rounds: int, rows: Rows) -> str:
     at = ("--bootstrap-server", bootstrap)
     words = (*at, *question.words)
     ours = klog(*question.klog, *words)
     theirs = Contestant(question.main_class.rpartition(".")[2], KAFKA.command(question.main_class, *words))
     in_turns([ours, theirs], 1)  # warms up both
     one, other = in_turns([ours, theirs], rounds)
+    add_wall(rows, question.title, one, other)
     return table(question.title, [one, other], {"klog": ratio_note(one, other, question.aim)})

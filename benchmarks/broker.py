@@ -25,6 +25,7 @@ from benchmarks.broker_loads import (
 )
 from benchmarks.brokers import RunningBroker, both, mib, start_kafka, start_klog
 from benchmarks.measure import MIB, judge
+from benchmarks.rows import Rows
 from tests.peers.zookeeper import ZooKeeperServer
 
 GIB = 1024 * MIB
@@ -57,7 +58,7 @@ def in_turns(brokers: Sequence[B], rounds: int, run: Callable[[B, int], Figures]
     ]
 
 
-def start(scratch: Path, rounds: int) -> str:
+def start(scratch: Path, rounds: int, rows: Rows) -> str:
     """Time from the start of the process to the first ApiVersions answer; memory and CPU when idle.
 
     The log directory exists already, because round 0 created it.
@@ -85,6 +86,9 @@ def start(scratch: Path, rounds: int) -> str:
     ours, peer = (statistics.median(times[name]) for name in ("klog", "Kafka"))
     mine, its = (statistics.median(memory[name]) for name in ("klog", "Kafka"))
     my_cpu, its_cpu = (statistics.median(cpu[name]) for name in ("klog", "Kafka"))
+    rows.add("start, s", ours, peer)
+    rows.add("CPU to be up, s", my_cpu, its_cpu)
+    rows.add("idle memory, bytes", mine, its)
     return "\n".join(
         (
             f"start to the first ApiVersions answer (medians of {rounds})",
@@ -97,7 +101,7 @@ def start(scratch: Path, rounds: int) -> str:
     )
 
 
-def throughput(scratch: Path, rounds: int, produced_bytes: int) -> str:
+def throughput(scratch: Path, rounds: int, rows: Rows, produced_bytes: int) -> str:
     """ProducerPerformance writes records, then a consumer with its partition assigned reads them."""
     lines = [f"producing, then consuming {mib(produced_bytes)} a time (medians of {rounds})"]
     with both(scratch) as brokers:
@@ -124,6 +128,9 @@ def throughput(scratch: Path, rounds: int, produced_bytes: int) -> str:
             )
             lines.append(f"  records of {record_bytes} bytes, batch.size {batch_bytes // 1024} KiB")
             lines += _compared(ours, peer)
+            load = f"{record_bytes} bytes in {batch_bytes // 1024} KiB"
+            for key, title in _FIGURES.items():
+                rows.add(f"{load}, {title}", ours[key], peer[key])
             lines.append(
                 f"    no broker, only receiving and writing the same bytes: {bare_s:.2f} CPU s/GiB, "
                 f"{bare_s / peer['produce']:.2f} of Kafka's"
@@ -154,23 +161,32 @@ def _paced(broker: RunningBroker, _: int, *, record_bytes: int) -> Figures:
     return {"p50": p50_ms, "p99": p99_ms, "cpu": (broker.cpu_s() - before_s) / (2 * PACED_S)}
 
 
+# The figures of a producer and a consumer.
+_FIGURES = {
+    "produce": "broker CPU s/GiB produced",
+    "records": "records/s produced",
+    "consume": "broker CPU s/GiB consumed",
+    "read": "records/s consumed",
+}
+
+
 def _compared(ours: Figures, peer: Figures) -> list[str]:
-    def line(title: str, key: str, form: str, aim: float, *, at_most: bool) -> str:
+    def line(key: str, form: str, aim: float, *, at_most: bool) -> str:
         ratio = ours[key] / peer[key] if peer[key] else 0.0
         values = f"klog {ours[key]:{form}}, Kafka {peer[key]:{form}}"
-        return f"    {title}: {values}: {ratio:.2f} {judge(ratio, aim, at_most=at_most)}"
+        return f"    {_FIGURES[key]}: {values}: {ratio:.2f} {judge(ratio, aim, at_most=at_most)}"
 
     least = ours["least produce"] / peer["least produce"]
     return [
-        line("broker CPU s/GiB produced", "produce", ".2f", 0.5, at_most=True)
+        line("produce", ".2f", 0.5, at_most=True)
         + f"; least of the rounds {ours['least produce']:.2f} and {peer['least produce']:.2f}: {least:.2f}",
-        line("records/s produced", "records", ",.0f", 1, at_most=False),
-        line("broker CPU s/GiB consumed", "consume", ".2f", 1, at_most=True),
-        line("records/s consumed", "read", ",.0f", 1, at_most=False),
+        line("records", ",.0f", 1, at_most=False),
+        line("consume", ".2f", 1, at_most=True),
+        line("read", ",.0f", 1, at_most=False),
     ]
 
 
-def latency(scratch: Path, rounds: int) -> str:
+def latency(scratch: Path, rounds: int, rows: Rows) -> str:
     """The latency of the Java producer at 10,000 records/s, without its warm-up."""
     lines = [f"latency of the Java producer at 10,000 records/s (medians of {rounds})"]
     with both(scratch) as brokers:
@@ -178,6 +194,7 @@ def latency(scratch: Path, rounds: int) -> str:
             run = partial(_paced, record_bytes=record_bytes)
             ours, peer = in_turns(brokers, rounds, run)
             ratio = ours["p99"] / peer["p99"]
+            rows.add(f"{record_bytes} bytes, p99 ms", ours["p99"], peer["p99"])
             lines.append(
                 f"  {record_bytes} bytes: p50 klog {ours['p50']:.2f} ms, Kafka {peer['p50']:.2f} ms; "
                 f"p99 klog {ours['p99']:.2f} ms, Kafka {peer['p99']:.2f} ms: {ratio:.2f} {judge(ratio, 1)}; "
@@ -186,7 +203,7 @@ def latency(scratch: Path, rounds: int) -> str:
     return "\n".join(lines)
 
 
-def connections(scratch: Path, rounds: int) -> str:  # noqa: ARG001 (one round is enough)
+def connections(scratch: Path, rounds: int, rows: Rows) -> str:  # noqa: ARG001 (one round is enough)
     """Memory and CPU of 1,000 connections that send one request and are then idle."""
     lines = [f"{IDLE_CONNECTIONS} idle connections"]
     with both(scratch) as brokers:
@@ -212,7 +229,7 @@ def _cpu_over(broker: RunningBroker, seconds: float) -> float:
     return broker.cpu_s() - before_s
 
 
-def small(scratch: Path, rounds: int) -> str:
+def small(scratch: Path, rounds: int, rows: Rows) -> str:
     """Small requests per second, and the latency of one, alone and beside other work."""
     lines = [f"small produce requests (medians of {rounds})"]
     with both(scratch, {"log.cleaner.backoff.ms": 100}) as brokers:
@@ -233,6 +250,8 @@ def small(scratch: Path, rounds: int) -> str:
                 beside
             ]
             rate, p99 = ours["per_s"] / peer["per_s"], ours["p99"] / peer["p99"]
+            rows.add(f"{title}, requests/s", ours["per_s"], peer["per_s"])
+            rows.add(f"{title}, p99 ms", ours["p99"], peer["p99"])
             lines += (
                 f"  {title}",
                 f"    requests/s: klog {ours['per_s']:,.0f}, Kafka {peer['per_s']:,.0f}: {rate:.2f} "
@@ -282,7 +301,7 @@ def _size_of(directory: Path) -> int:
     return sum(file.stat().st_size for file in directory.glob("*.log"))
 
 
-def partitions(scratch: Path, rounds: int) -> str:
+def partitions(scratch: Path, rounds: int, rows: Rows) -> str:
     """CPU of a request by the number of partitions, of the broker and of a consumer's fetch session."""
     counts = (1, 10, 100, 1000)
     cost: dict[tuple[str, str], list[float]] = {}
@@ -307,6 +326,8 @@ def partitions(scratch: Path, rounds: int) -> str:
             lines.append(f"    {name}: " + ", ".join(f"{count:,}: {value:.0f}" for count, value in values))
     growth = cost["produce", "klog"][-1] / cost["produce", "klog"][0]
     lines.append(f"  Produce of klog at 1,000 compared with 1: {growth:.2f} {judge(growth, 1.25)}")
+    for kind in titles:
+        rows.add(f"{kind} of 1,000 partitions, CPU us", cost[kind, "klog"][-1], cost[kind, "Kafka"][-1])
     ratio = cost["fetch", "klog"][-1] / cost["fetch", "Kafka"][-1]
     lines.append(f"  Fetch at 1,000 compared with Kafka: {ratio:.2f} {judge(ratio, 1)}")
     return "\n".join(lines)

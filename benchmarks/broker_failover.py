@@ -27,6 +27,7 @@ from kazoo.client import KazooClient
 
 from benchmarks.brokers import RunningBroker, start_kafka, start_klog
 from benchmarks.measure import BenchmarkError, judge
+from benchmarks.rows import Rows
 from klog.protocol.apis import ApiKey
 from klog.protocol.channel import Channel
 from klog.protocol.entity_fields import Entity
@@ -208,7 +209,9 @@ def one_round(kind: str, work: Path, partitions: int, *, checkout: bool = False)
         return took
 
 
-def failover(scratch: Path, rounds: int, partitions: int = 1000, *, checkout: bool = False) -> str:
+def failover(
+    scratch: Path, rounds: int, rows: Rows, partitions: int = 1000, *, checkout: bool = False
+) -> str:
     """Both kinds in turn; `checkout` runs klog's modules, not compiled."""
     taken: dict[str, list[dict[str, float]]] = {kind: [] for kind in KINDS}
     for _ in range(rounds):
@@ -217,5 +220,6 @@ def failover(scratch: Path, rounds: int, partitions: int = 1000, *, checkout: bo
     lines = [f"{partitions} partitions (medians of {rounds})"]
     for name in taken["klog"][0]:
         ours, theirs = (statistics.median(each[name] for each in taken[kind]) for kind in KINDS)
+        rows.add(f"{name} of {partitions} partitions, s", ours, theirs)
         lines.append(f"  {name:20}  klog {ours:6.2f} s  Kafka {theirs:6.2f} s  {judge(ours / theirs, 1.0)}")
     return "\n".join(lines)

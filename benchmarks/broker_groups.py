@@ -14,6 +14,7 @@ from benchmarks.brokers import RunningBroker, both, klog_alone, mib
 from benchmarks.group_client import Group, running, single_members
 from benchmarks.measure import judge
 from benchmarks.request_frames import FIND_COORDINATOR_ANSWER, Admin, find_coordinator_frame
+from benchmarks.rows import Rows
 
 IDLE_CORES_AIM = 0.1
 # Members that come within this time of each other are one generation. Both brokers wait for it.
@@ -34,6 +35,7 @@ class GroupSizes:
 def groups(
     scratch: Path,
     rounds: int,
+    rows: Rows,
     sizes: GroupSizes = GroupSizes(),
     *,
     klog_only: bool = False,
@@ -57,6 +59,12 @@ def groups(
         singles = [_singles(broker, sizes.groups) for broker in brokers]
     delay_ms = _CONFIG["group.initial.rebalance.delay.ms"]
     names = [broker.name for broker in brokers]
+    if len(brokers) == 2:
+        rows.add(f"{sizes.members} members from join to stable, s", *joined_s)
+        rows.add(f"one group of {sizes.many}, from join to stable, s", *(each.joined_s for each in crowds))
+        rows.add(f"one group of {sizes.many}, cores while idle", *(each.idle_cores for each in crowds))
+        rows.add(f"{sizes.groups} groups, CPU s", *(each.cpu_s for each in singles))
+        rows.add(f"{sizes.groups} groups, memory, bytes", *(each.rss_bytes for each in singles))
     return "\n".join(
         [
             f"classic groups, {delay_ms} ms initial delay (median of {rounds})",

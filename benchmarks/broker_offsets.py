@@ -7,7 +7,7 @@ import socket
 import statistics
 import struct
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,7 @@ from benchmarks.request_frames import (
     produce_answer,
     produce_frame,
 )
+from benchmarks.rows import Rows
 from benchmarks.steady_producer import (
     SMALL_BATCH_BYTES,
     SMALL_PER_S,
@@ -62,9 +63,18 @@ class _Loaded:
     alone: Latencies
 
 
+_FIGURES: Mapping[str, Callable[[_Loaded], float]] = {
+    "loaded after, s": lambda run: run.seconds,
+    "CPU s": lambda run: run.cpu_s,
+    "memory, bytes": lambda run: run.rss_bytes,
+    "p99 beside the load to that alone": lambda run: run.beside.p99 / run.alone.p99,
+}
+
+
 def offsets(
     scratch: Path,
     rounds: int,
+    rows: Rows,
     counts: Sequence[int] = (100_000, 1_000_000),
     *,
     klog_only: bool = False,
@@ -82,6 +92,11 @@ def offsets(
                 for side, runs in zip(sides, taken, strict=True):
                     with _running(side) as broker:
                         runs.append(_loaded(broker, count))
+        if len(taken) == 2:
+            for title, figure in _FIGURES.items():
+                rows.add(
+                    f"{count} offsets, {title}", *(statistics.median(map(figure, runs)) for runs in taken)
+                )
         lines += _described(count, [side.name for side in sides], taken)
     return "\n".join(lines)
 

@@ -21,6 +21,7 @@ from confluent_kafka import KafkaError, Producer
 
 from benchmarks.broker_failover import KINDS, Cluster, cluster
 from benchmarks.measure import MIB, BenchmarkError, judge
+from benchmarks.rows import Rows
 from klog.protocol.apis import ApiKey
 from klog.protocol.messages import build, request_class, request_struct
 
@@ -130,7 +131,13 @@ def one_round(kind: str, work: Path, size_bytes: int, seconds: float, *, checkou
 
 
 def replication(
-    scratch: Path, rounds: int, size_bytes: int = 256 * MIB, seconds: float = 10.0, *, checkout: bool = False
+    scratch: Path,
+    rounds: int,
+    rows: Rows,
+    size_bytes: int = 256 * MIB,
+    seconds: float = 10.0,
+    *,
+    checkout: bool = False,
 ) -> str:
     """Both kinds in turn; `checkout` runs klog's modules, not compiled."""
     taken: dict[str, list[Taken]] = {kind: [] for kind in KINDS}
@@ -148,6 +155,7 @@ def replication(
     lines = [f"copies of {size_bytes // MIB} MiB, and {_RECORDS_PER_S} records/s (medians of {rounds})"]
     for name, unit, of, aim in figures:
         ours, theirs = (statistics.median(of(each) for each in taken[kind]) for kind in KINDS)
+        rows.add(f"{name}, {unit}", ours, theirs)
         ratio = judge(ours / theirs, aim)
         lines.append(
             f"  {name:22} klog {ours:7.2f} {unit:5} Kafka {theirs:7.2f} {unit:5} {ours / theirs:5.2f} {ratio}"

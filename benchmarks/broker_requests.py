@@ -31,6 +31,7 @@ from benchmarks.request_loads import (
     Programs,
     prepared,
 )
+from benchmarks.rows import Rows
 
 _IN_MEMORY = Path("/dev/shm")
 # The memory of a deleted topic is free again soon; by default a minute passes.
@@ -99,7 +100,7 @@ class Options:
 Runs = list[Measured]
 
 
-def compare(scratch: Path, rounds: int, options: Options) -> str:
+def compare(scratch: Path, rounds: int, figures: Rows, options: Options) -> str:
     """The figures of each load, and a table of them all (Markdown) at the end."""
     loads = options.chosen_loads()
     with _in_memory(scratch) as work:
@@ -120,6 +121,8 @@ def compare(scratch: Path, rounds: int, options: Options) -> str:
                 lines += _described(load, brokers, taken, bare)
                 if len(taken) == 2:
                     rows.append(_row(load, taken[0], taken[1], bare))
+                    figures.add(f"{load.name}, requests/s", *map(_per_s, taken))
+                    figures.add(f"{load.name}, broker CPU us", *map(_cpu_us, taken))
                 print(f"  {load.title}: done", file=sys.stderr, flush=True)
     return "\n".join([*lines, *_table(rows)])
 

@@ -21,6 +21,7 @@ from benchmarks.brokers import RunningBroker, both, klog_alone
 from benchmarks.measure import BenchmarkError, judge
 from benchmarks.replicated import ReplicatedBroker, replicated
 from benchmarks.request_frames import Admin
+from benchmarks.rows import Rows
 
 RECORDS = 100
 RECORD_BYTES = 100
@@ -31,21 +32,25 @@ PARTITIONS = 8
 CONFIG = {"transaction.state.log.replication.factor": 1, "transaction.state.log.min.isr": 1}
 
 
-def transactions(scratch: Path, rounds: int, *, klog_only: bool = False, checkout: bool = False) -> str:
+def transactions(
+    scratch: Path, rounds: int, rows: Rows, *, klog_only: bool = False, checkout: bool = False
+) -> str:
     """Committed transactions of 100 records a second, their latency, and the broker's CPU for each."""
     with klog_alone(scratch, CONFIG, checkout=checkout) if klog_only else both(scratch, CONFIG) as brokers:
-        return _compared(brokers, rounds, rate_aim=1)
+        return _compared(brokers, rounds, rows, rate_aim=1)
 
 
 def replicated_transactions(
-    scratch: Path, rounds: int, *, klog_only: bool = False, checkout: bool = False
+    scratch: Path, rounds: int, rows: Rows, *, klog_only: bool = False, checkout: bool = False
 ) -> str:
     """The same on three brokers with three replicas; the CPU is that of all three."""
     with replicated(scratch, alone=klog_only, checkout=checkout) as clusters:
-        return _compared(clusters, rounds, rate_aim=1.2)
+        return _compared(clusters, rounds, rows, rate_aim=1.2)
 
 
-def _compared(brokers: Sequence[RunningBroker | ReplicatedBroker], rounds: int, rate_aim: float) -> str:
+def _compared(
+    brokers: Sequence[RunningBroker | ReplicatedBroker], rounds: int, rows: Rows, rate_aim: float
+) -> str:
     lines = [f"transactions of {RECORDS} records of {RECORD_BYTES} bytes (medians of {rounds})"]
     for broker in brokers:
         with closing(Admin(broker.port)) as admin:
@@ -57,6 +62,12 @@ def _compared(brokers: Sequence[RunningBroker | ReplicatedBroker], rounds: int, 
         if len(found) > 1:
             ours, peer = found
             rate, cpu = ours["per_s"] / peer["per_s"], ours["cpu_us"] / peer["cpu_us"]
+            for key, title in (
+                ("per_s", "transactions/s"),
+                ("p50_ms", "median ms"),
+                ("cpu_us", "CPU us each"),
+            ):
+                rows.add(f"producers {producers}, {title}", ours[key], peer[key])
             verdict = judge(rate, rate_aim, at_most=False)
             lines.append(f"    transactions/s: {rate:.2f} of Kafka's {verdict}; CPU each: {cpu:.2f}")
     return "\n".join(lines)

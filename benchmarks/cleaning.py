@@ -10,6 +10,7 @@ from pathlib import Path
 
 from benchmarks.contestants import KAFKA
 from benchmarks.measure import MIB, BenchmarkError
+from benchmarks.rows import Rows
 from klog.config.topic import default_topic_config
 from klog.formats.names import TopicPartition
 from klog.storage.cleaner.closed_log import open_closed_log
@@ -24,7 +25,7 @@ CONFIG = {"cleanup.policy": "compact", "segment.bytes": str(256 * MIB)}
 WARM_UP_ROUNDS = 2
 
 
-def compare(source: Path, work: Path, rounds: int, wanted: float) -> str:
+def compare(source: Path, work: Path, rounds: int, wanted: float, codec: str, rows: Rows) -> str:
     """Cleans copies of `source` in turns. Both must clean up to the same offset."""
     ours, peers = [], []
     with CleanServer(KAFKA, work / "cleaner.log") as server:
@@ -44,6 +45,7 @@ def compare(source: Path, work: Path, rounds: int, wanted: float) -> str:
             if outcome.refusal or end_offset != outcome.end_offset:
                 raise BenchmarkError(f"cleaned up to {end_offset}, Kafka up to {outcome}")
     klog_s, kafka_s = statistics.median(ours), statistics.median(peers)
+    rows.add(f"cleaning, {codec}, s", klog_s, kafka_s)
     verdict = "met" if kafka_s / klog_s >= wanted else "MISSED"
     return (
         f"klog {klog_s:.2f} s, Kafka's cleaner {kafka_s:.2f} s: {kafka_s / klog_s:.1f} times as fast "

@@ -11,13 +11,14 @@ from pathlib import Path
 
 from benchmarks.contestants import klog, program
 from benchmarks.measure import MIB, Medians, Run, medians, run_once
+from benchmarks.rows import Rows
 
 WANTED_RATIO = 1.3
 WANTED_SCALING = 1.8
 MEMORY_LIMIT_BYTES = 150 * MIB
 
 
-def compare(source: Path, work: Path, rounds: int) -> str:
+def compare(source: Path, work: Path, rounds: int, rows: Rows) -> str:
     """Converts copies of `source` in turns: in one process with and without joining, and in two processes.
 
     So it does with a copy that is a single segment, which two processes share.
@@ -42,6 +43,8 @@ def compare(source: Path, work: Path, rounds: int) -> str:
             found.append(run_once(klog("convert", *arguments, str(copy))))
     peer = medians("codecs", codecs)
     ours = {name: medians(name, found) for name, found in runs.items()}
+    for name, each in ours.items():
+        rows.add(f"{name}, CPU s beside the codecs'", each.cpu_s, peer.cpu_s)
     lines = [f"  codecs alone  {peer.wall_s:.2f} s, {peer.cpu_s:.2f} s of CPU"]
     lines += [f"  batches {name:12} {_figures(ours[name], peer)}" for name in ("joined", "as they are")]
     for alone, shared in (("joined", "two processes"), ("one segment", "one segment, two processes")):

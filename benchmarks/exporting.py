@@ -15,11 +15,13 @@ from benchmarks.measure import (
     BenchmarkError,
     Contestant,
     Medians,
+    add_wall,
     in_turns,
     limit_note,
     run_once,
     table,
 )
+from benchmarks.rows import Rows
 
 LIMIT = 1.3
 PEAK_LIMIT_BYTES = 500 * MIB
@@ -36,7 +38,7 @@ def topics(scratch: Path, size_bytes: int, codec: str) -> Path:
     return place
 
 
-def against_pyarrow(scratch: Path, output: Path, rounds: int, size_bytes: int, codec: str) -> str:
+def against_pyarrow(scratch: Path, output: Path, rounds: int, size_bytes: int, codec: str, rows: Rows) -> str:
     """klog in one process, klog in one process per core, and pyarrow."""
     source = topics(scratch, size_bytes, codec)
     ready = output / "export.arrow"
@@ -49,6 +51,8 @@ def against_pyarrow(scratch: Path, output: Path, rounds: int, size_bytes: int, c
     )
     run_once(limit)
     ours, ours_all, theirs = in_turns([one, all_cores, limit], rounds)
+    add_wall(rows, "one process", ours, theirs)
+    add_wall(rows, "one process per core", ours_all, theirs)
     notes = {
         "klog, one process": limit_note(ours, theirs, LIMIT),
         "klog, one process per core": limit_note(ours_all, theirs, LIMIT),

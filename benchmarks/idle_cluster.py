@@ -15,6 +15,7 @@ from typing import Final
 
 from benchmarks.broker_failover import KINDS, Cluster, cluster
 from benchmarks.measure import judge
+from benchmarks.rows import Rows
 
 _TOPIC: Final = "idle"
 _REPLICAS: Final = ((0, 1, 2), (1, 2, 0), (2, 0, 1))
@@ -38,7 +39,13 @@ def _is_in_sync(found: Cluster, partitions: int) -> bool:
 
 
 def idle_clusters(
-    scratch: Path, rounds: int, partitions: int = 2000, seconds: float = 30.0, *, checkout: bool = False
+    scratch: Path,
+    rounds: int,
+    rows: Rows,
+    partitions: int = 2000,
+    seconds: float = 30.0,
+    *,
+    checkout: bool = False,
 ) -> str:
     """Both kinds in turn, on a new cluster each time; `checkout` runs klog's modules, not compiled."""
     most: dict[str, list[float]] = {kind: [] for kind in KINDS}
@@ -47,6 +54,7 @@ def idle_clusters(
             with cluster(kind, scratch / "clusters", checkout=checkout) as found:
                 most[kind].append(max(idle_cores(found, partitions, seconds)))
     ours, theirs = (statistics.median(most[kind]) for kind in KINDS)
+    rows.add("the busiest broker, cores", ours, theirs)
     return (
         f"{partitions} idle partitions of three replicas, {seconds:.0f} s (medians of {rounds})\n"
         f"  the busiest broker    klog {ours:.3f}  Kafka {theirs:.3f} of a core  {judge(ours, _AIM_CORES)}"

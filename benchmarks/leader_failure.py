@@ -24,6 +24,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from benchmarks.broker_failover import KINDS, Cluster, cluster, metadata_request
 from benchmarks.brokers import RunningBroker
 from benchmarks.measure import BenchmarkError, judge
+from benchmarks.rows import Rows
 from klog.client.produce import produce
 from klog.kernel.batch_builder import build_single
 from klog.protocol.channel import Channel
@@ -144,7 +145,7 @@ def leader_failure(cluster: Cluster) -> LeaderFailure:
         return LeaderFailure(session_s, asker.first_s - killed_s, writes.first_s - killed_s)
 
 
-def leader_failures(scratch: Path, rounds: int, *, checkout: bool = False) -> str:
+def leader_failures(scratch: Path, rounds: int, figures: Rows, *, checkout: bool = False) -> str:
     """Both kinds in turn, on a new cluster each time; `checkout` runs klog's modules, not compiled."""
     taken: dict[str, list[LeaderFailure]] = {kind: [] for kind in KINDS}
     for _ in range(rounds):
@@ -157,12 +158,14 @@ def leader_failures(scratch: Path, rounds: int, *, checkout: bool = False) -> st
     }
     ours, theirs = medians["klog"], medians["Kafka"]
     after = [statistics.median(each.write_s - each.session_s for each in taken[kind]) for kind in KINDS]
-    rows = [
+    rows: list[tuple[str, float, float, str]] = [
         ("first write", ours.write_s, theirs.write_s, judge(ours.write_s / theirs.write_s, _AIM)),
         ("session of it", ours.session_s, theirs.session_s, ""),
-        ("after the session", *after, judge(after[0] / after[1], _AIM)),
+        ("after the session", after[0], after[1], judge(after[0] / after[1], _AIM)),
         ("of librdkafka", ours.librdkafka_s, theirs.librdkafka_s, ""),
     ]
+    for name, klog, kafka, _ in rows:
+        figures.add(f"leader killed, {name}, s", klog, kafka)
     lines = [f"leader killed (medians of {rounds})"]
     lines += [
         f"  {name:20}  klog {klog:6.3f} s  Kafka {kafka:6.3f} s  {note}".rstrip()

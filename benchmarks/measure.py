@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.rows import Rows
+
 MIB = 1024 * 1024
 
 
@@ -152,6 +154,11 @@ def table(title: str, results: Sequence[Medians], notes: Mapping[str, str]) -> s
         lines.append(f"  {result.label:{width}}  {figures}")
     lines += [f"  {name}: {text}" for name, text in notes.items()]
     return "\n".join(lines)
+
+
+def add_wall(rows: Rows, load: str, klog: Medians, peer: Medians) -> None:
+    """Keep the wall time of both."""
+    rows.add(f"{load}, wall s", klog.wall_s, peer.wall_s)
 
 
 def judge(value: float, aim: float, *, at_most: bool = True) -> str:

@@ -11,10 +11,12 @@ import os
 import platform
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.contestants import KAFKA, require_kernel
 from benchmarks.measure import MIB, BenchmarkError
+from benchmarks.rows import Row, Rows, as_json
 from benchmarks.suite import SUITE, Bench
 from tests.peers import PeerUnavailableError
 
@@ -26,6 +28,9 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5, help="how often each side runs (default 5)")
     parser.add_argument(
         "--scratch", type=Path, help="keep generated files here (default: a temporary directory)"
+    )
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="write the figures of both sides there, too"
     )
     parser.add_argument("--mib", type=int, default=256, help="size of the segment in MiB (default 256)")
     requests = parser.add_argument_group(
@@ -68,20 +73,29 @@ def main() -> int:
         scratch.mkdir(parents=True, exist_ok=True)
         sizes = {"segment_bytes": chosen.mib * MIB, "large_segment_bytes": 4 * chosen.mib * MIB}
         bench = Bench(scratch.resolve(), chosen.rounds, **sizes, request_options=request_options)
-        return run_all(chosen.names or list(SUITE), bench)
+        failed, rows = run_all(chosen.names or list(SUITE), bench)
+    if chosen.json is not None:
+        chosen.json.write_text(as_json(machine, rows))
+    return failed
 
 
-def run_all(names: list[str], bench: Bench) -> int:
-    """Runs the named benchmarks one after the other. Returns 1 if any of them could not be measured."""
+def run_all(names: list[str], bench: Bench) -> tuple[int, list[Row]]:
+    """Runs the named benchmarks one after the other.
+
+    Returns 1 if any of them could not be measured, and the figures of the others.
+    """
     failed = 0
+    rows: list[Row] = []
     for name in names:
         try:
             require_kernel()
-            print(f"\n{name}: {SUITE[name](bench)}", flush=True)
+            measured = Rows(name)
+            print(f"\n{name}: {SUITE[name](replace(bench, rows=measured))}", flush=True)
+            rows += measured.taken
         except BenchmarkError as error:
             failed = 1
             print(f"\n{name}: NOT MEASURED: {error}", flush=True)
-    return failed
+    return failed, rows
 
 
 if __name__ == "__main__":

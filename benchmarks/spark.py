@@ -22,6 +22,7 @@ from benchmarks.brokers import RunningBroker, start_kafka
 from benchmarks.contestants import program
 from benchmarks.exporting import PEAK_LIMIT_BYTES, topics
 from benchmarks.measure import MIB, run_once
+from benchmarks.rows import Rows
 from tests.peers.spark_kafka import spark_kafka_jars
 from tests.peers.zookeeper import ZooKeeperServer
 
@@ -48,7 +49,7 @@ class Taken:
     task_peak_bytes: int
 
 
-def beside_kafka(scratch: Path, output: Path, rounds: int, size_bytes: int, codec: str) -> str:
+def beside_kafka(scratch: Path, output: Path, rounds: int, size_bytes: int, codec: str, rows: Rows) -> str:
     """Every way with two task slots."""
     source = topics(scratch, size_bytes, codec)
     ways = [PEER, PLAIN_PEER, QUERY_PEER, *AIMS]
@@ -58,6 +59,8 @@ def beside_kafka(scratch: Path, output: Path, rounds: int, size_bytes: int, code
     lines += _table(taken)
     for way, (peer, wall, cpu) in AIMS.items():
         ours, theirs = taken[way], taken[peer]
+        rows.add(f"{way} / {peer}, wall s", ours.wall_s, theirs.wall_s)
+        rows.add(f"{way} / {peer}, CPU s", ours.cpu_s, theirs.cpu_s)
         of_wall = _share("wall", ours.wall_s / theirs.wall_s, wall)
         lines.append(f"  {way} / {peer}: {of_wall}, {_share('CPU', ours.cpu_s / theirs.cpu_s, cpu)}")
     peak_bytes = taken[EXPORT].task_peak_bytes

@@ -18,6 +18,7 @@ from benchmarks.measure import (
     BenchmarkError,
     Contestant,
     Medians,
+    add_wall,
     in_turns,
     limit_note,
     medians,
@@ -26,6 +27,7 @@ from benchmarks.measure import (
     run_once,
     table,
 )
+from benchmarks.rows import Rows
 
 # As in benchmarks/generate.py, which is not imported because it imports the codecs.
 PARTITION = "bench-0"
@@ -51,6 +53,7 @@ class Bench:
     segment_bytes: int = 256 * MIB
     large_segment_bytes: int = 1024 * MIB
     request_options: Mapping[str, Any] = field(default_factory=dict)
+    rows: Rows = field(default_factory=Rows)
 
     @property
     def one_or_both(self) -> OneOrBoth:
@@ -87,6 +90,7 @@ def _against_dump_tool(bench: Bench, title: str, file: Path, flags: tuple[str, .
     contestants = [klog("dump-segment", "--format", "kafka", *flags, str(file)), kafka_dump(file, *flags)]
     size_bytes = require_same_output(contestants, bench.scratch)
     ours, peer = in_turns(contestants, bench.rounds)
+    add_wall(bench.rows, title, ours, peer)
     notes = {"klog": ratio_note(ours, peer, wanted), "output": f"{size_bytes / MIB:.1f} MiB, the same bytes"}
     return table(title, [ours, peer], notes)
 
@@ -116,6 +120,7 @@ def jsonl(bench: Bench) -> str:
     file = bench.segment()
     contestant = klog("dump-segment", "--format", "jsonl", "--bytes", "base64", str(file))
     ours, peer = in_turns([contestant, kafka_dump(file, *DEEP)], bench.rounds)
+    add_wall(bench.rows, "all records", ours, peer)
     notes = {"klog": ratio_note(ours, peer, 5)}
     return table("all records as JSON Lines (klog) and as Kafka's text", [ours, peer], notes)
 
@@ -132,6 +137,8 @@ def index(bench: Bench) -> str:
     for contestant in contestants:
         run_once(contestant)
     ours, peer, limit = in_turns(contestants, bench.rounds)
+    add_wall(bench.rows, "indexes of a large segment", ours, peer)
+    add_wall(bench.rows, "beside a checksum pass", ours, limit)
     for suffix in (".index", ".timeindex"):
         name = source.with_suffix(suffix).name
         if (ours_at / name).read_bytes() != (peer_at / name).read_bytes():
@@ -184,6 +191,7 @@ def parquet(bench: Bench) -> str:
     run_once(program("the table for pyarrow", "parquet_limit", "load", written[0], str(ready)))
     run_once(contestants[1])
     ours, limit = in_turns(contestants, bench.rounds)
+    add_wall(bench.rows, "to Parquet", ours, limit)
     sizes = " and ".join(f"{Path(path).stat().st_size / MIB:.1f} MiB" for path in written)
     notes = {"klog": limit_note(ours, limit, 1.3), "files": sizes}
     return table("to Parquet (zstd)", [ours, limit], notes)
@@ -223,7 +231,7 @@ def compaction(bench: Bench) -> str:
         if not source.exists():
             size = str(bench.segment_bytes // MIB)
             run_once(program("generator", "generate_keyed", str(source), size, codec))
-        lines.append(f"  {codec:5} {compare(source, bench.output, bench.rounds, wanted)}")
+        lines.append(f"  {codec:5} {compare(source, bench.output, bench.rounds, wanted, codec, bench.rows)}")
     return "\n".join(lines)
 
 
@@ -237,7 +245,7 @@ def conversion(bench: Bench) -> str:
         size = str(bench.segment_bytes // MIB)
         run_once(program("generator", "generate_keyed", str(source), size, "lz4"))
     title = f"converting {bench.segment_bytes // MIB} MiB of lz4 to zstd"
-    return f"{title}\n{compare(source, bench.output, bench.rounds)}"
+    return f"{title}\n{compare(source, bench.output, bench.rounds, bench.rows)}"
 
 
 def _of_exports(codec: str) -> Callable[[Bench], str]:
@@ -245,7 +253,8 @@ def _of_exports(codec: str) -> Callable[[Bench], str]:
         # Imported here because the process that measures the others must stay small.
         from benchmarks.exporting import against_pyarrow  # noqa: PLC0415
 
-        return against_pyarrow(bench.scratch, bench.output, bench.rounds, bench.large_segment_bytes, codec)
+        where = (bench.scratch, bench.output, bench.rounds, bench.large_segment_bytes)
+        return against_pyarrow(*where, codec, bench.rows)
 
     return run
 
@@ -255,7 +264,8 @@ def _of_spark(codec: str) -> Callable[[Bench], str]:
         # Imported here because the process that measures the others must stay small.
         from benchmarks.spark import beside_kafka  # noqa: PLC0415
 
-        return beside_kafka(bench.scratch, bench.output, bench.rounds, bench.large_segment_bytes, codec)
+        where = (bench.scratch, bench.output, bench.rounds, bench.large_segment_bytes)
+        return beside_kafka(*where, codec, bench.rows)
 
     return run
 
@@ -276,8 +286,8 @@ def _of_brokers(name: str) -> Callable[[Bench], str]:
         from benchmarks import broker  # noqa: PLC0415
 
         if name == "throughput":
-            return broker.throughput(bench.scratch, bench.rounds, bench.segment_bytes)
-        return str(getattr(broker, name)(bench.scratch, bench.rounds))
+            return broker.throughput(bench.scratch, bench.rounds, bench.rows, bench.segment_bytes)
+        return str(getattr(broker, name)(bench.scratch, bench.rounds, bench.rows))
 
     return run
 
@@ -287,14 +297,15 @@ def broker_requests(bench: Bench) -> str:
     # Imported here because the process that measures the others must stay small.
     from benchmarks.broker_requests import Options, compare  # noqa: PLC0415
 
-    return compare(bench.scratch, bench.rounds, Options(**bench.request_options))
+    return compare(bench.scratch, bench.rounds, bench.rows, Options(**bench.request_options))
 
 
 def broker_requests_replicated(bench: Bench) -> str:
     """The same requests on three brokers, with three replicas and acks=all."""
     from benchmarks.broker_requests import Options, compare  # noqa: PLC0415
 
-    return compare(bench.scratch, bench.rounds, Options(**bench.request_options, replicated=True))
+    options = Options(**bench.request_options, replicated=True)
+    return compare(bench.scratch, bench.rounds, bench.rows, options)
 
 
 def broker_cold(bench: Bench) -> str:
@@ -305,6 +316,7 @@ def broker_cold(bench: Bench) -> str:
     return cold(
         bench.scratch,
         bench.rounds,
+        bench.rows,
         bench.large_segment_bytes,
         klog_only=bool(bench.request_options.get("klog_only")),
     )
@@ -315,28 +327,28 @@ def broker_transactions(bench: Bench) -> str:
     # Imported here because the process that measures the others must stay small.
     from benchmarks.broker_transactions import transactions  # noqa: PLC0415
 
-    return transactions(bench.scratch, bench.rounds, **bench.one_or_both)
+    return transactions(bench.scratch, bench.rounds, bench.rows, **bench.one_or_both)
 
 
 def broker_transactions_replicated(bench: Bench) -> str:
     """The same on three brokers, with three replicas."""
     from benchmarks.broker_transactions import replicated_transactions  # noqa: PLC0415
 
-    return replicated_transactions(bench.scratch, bench.rounds, **bench.one_or_both)
+    return replicated_transactions(bench.scratch, bench.rounds, bench.rows, **bench.one_or_both)
 
 
 def broker_groups(bench: Bench) -> str:
     """Members that join and stay, few and many, on klog and Kafka."""
     from benchmarks.broker_groups import groups  # noqa: PLC0415
 
-    return groups(bench.scratch, bench.rounds, **bench.one_or_both)
+    return groups(bench.scratch, bench.rounds, bench.rows, **bench.one_or_both)
 
 
 def broker_offsets(bench: Bench) -> str:
     """Loading of committed offsets on klog and Kafka, and producers beside it."""
     from benchmarks.broker_offsets import offsets  # noqa: PLC0415
 
-    return offsets(bench.scratch, bench.rounds, **bench.one_or_both)
+    return offsets(bench.scratch, bench.rounds, bench.rows, **bench.one_or_both)
 
 
 def broker_failover(bench: Bench) -> str:
@@ -348,8 +360,8 @@ def broker_failover(bench: Bench) -> str:
     from benchmarks.leader_failure import leader_failures  # noqa: PLC0415
 
     checkout = bool(bench.request_options.get("checkout"))
-    controllers = failover(bench.scratch, bench.rounds, checkout=checkout)
-    return f"{controllers}\n{leader_failures(bench.scratch, bench.rounds, checkout=checkout)}"
+    controllers = failover(bench.scratch, bench.rounds, bench.rows, checkout=checkout)
+    return f"{controllers}\n{leader_failures(bench.scratch, bench.rounds, bench.rows, checkout=checkout)}"
 
 
 def broker_replication(bench: Bench) -> str:
@@ -357,21 +369,22 @@ def broker_replication(bench: Bench) -> str:
     from benchmarks.broker_replication import replication  # noqa: PLC0415
 
     checkout = bool(bench.request_options.get("checkout"))
-    return replication(bench.scratch, bench.rounds, bench.segment_bytes, checkout=checkout)
+    return replication(bench.scratch, bench.rounds, bench.rows, bench.segment_bytes, checkout=checkout)
 
 
 def broker_idle(bench: Bench) -> str:
     """CPU of three brokers with 2,000 idle partitions of three replicas, of klog and of Kafka."""
     from benchmarks.idle_cluster import idle_clusters  # noqa: PLC0415
 
-    return idle_clusters(bench.scratch, bench.rounds, checkout=bool(bench.request_options.get("checkout")))
+    checkout = bool(bench.request_options.get("checkout"))
+    return idle_clusters(bench.scratch, bench.rounds, bench.rows, checkout=checkout)
 
 
 def admin_commands(bench: Bench) -> str:
     """klog's commands for clusters and Kafka's scripts, as whole processes."""
     from benchmarks.admin_commands import admin_commands as compare  # noqa: PLC0415
 
-    return compare(bench.scratch, bench.rounds)
+    return compare(bench.scratch, bench.rounds, bench.rows)
 
 
 _BROKERS = ("start", "throughput", "latency", "connections", "small", "partitions")
