@@ -18,7 +18,7 @@ from tests.swap.clients import Admin, read
 from tests.swap.klog_process import Config, KlogBroker
 from tests.waiting import eventually
 
-SECONDS: Final = float(os.environ.get("KLOG_TEST_KILL_SECONDS", "20"))
+SECONDS: Final = float(os.environ.get("KLOG_TEST_KILL_SECONDS", "10"))
 SEED: Final = int(os.environ.get("KLOG_TEST_SEED", "11"))
 # A busy machine may need some of it.
 WAIT_LIMIT_S: Final = 60

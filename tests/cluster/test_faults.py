@@ -38,7 +38,7 @@ from tests.cluster.world import Cluster, cluster, kinds
 from tests.peers.kafka import KafkaPeer
 from tests.waiting import eventually
 
-SECONDS: Final = float(os.environ.get("KLOG_TEST_KILL_SECONDS", "10"))
+SECONDS: Final = float(os.environ.get("KLOG_TEST_KILL_SECONDS", "5"))
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(600 + 2 * SECONDS)]
 
 READERS: Final = "readers"

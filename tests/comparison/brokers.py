@@ -22,7 +22,7 @@ from tests.swap.klog_process import KlogBroker
 from tests.waiting import eventually
 
 SEED: Final = int(os.environ.get("KLOG_TEST_SEED", "11"))
-REQUESTS: Final = int(os.environ.get("KLOG_TEST_COMPARED_REQUESTS", "3000"))
+REQUESTS: Final = int(os.environ.get("KLOG_TEST_COMPARED_REQUESTS", "1500"))
 CONFIG: Final[Config] = {
     **SINGLE_BROKER,
     # One thread of each kind: requests are handled in the order in which they are sent.

@@ -167,7 +167,7 @@ class KafkaPeer:
         main_class: str,
         *args: str,
         cwd: Path | None = None,
-        jvm_flags: Sequence[str] = STOCK_TOOL_FLAGS,
+        jvm_flags: Sequence[str] = QUICK_FLAGS,
         stdin: bytes = b"",
         timeout_s: float = 600,
     ) -> subprocess.CompletedProcess[bytes]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.peers.java_server import JavaServer
-from tests.peers.kafka import KafkaPeer
+from tests.peers.kafka import QUICK_FLAGS, KafkaPeer
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class LoadServer(JavaServer):
     """A context manager around one JVM. What Kafka logs goes to `log_file`."""
 
     def __init__(self, peer: KafkaPeer, log_file: Path) -> None:
-        super().__init__(peer.command("LoadServer"), log_file=log_file)
+        super().__init__(peer.command("LoadServer", jvm_flags=QUICK_FLAGS), log_file=log_file)
 
     def load(
         self,

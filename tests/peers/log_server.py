@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.peers.java_server import JavaServer
-from tests.peers.kafka import KafkaPeer
+from tests.peers.kafka import QUICK_FLAGS, KafkaPeer
 
 
 class Answer(NamedTuple):
@@ -21,7 +21,7 @@ class LogServer(JavaServer):
     """A context manager around one JVM. What Kafka logs goes to `log_file`."""
 
     def __init__(self, peer: KafkaPeer, log_file: Path) -> None:
-        super().__init__(peer.command("LogServer"), log_file=log_file)
+        super().__init__(peer.command("LogServer", jvm_flags=QUICK_FLAGS), log_file=log_file)
 
     def step(self, now_ms: int, verb: str, *fields: object) -> Answer:
         """Does one thing at a given time of the wall clock. `java/LogServer.java` lists the verbs.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.peers.kafka import KafkaPeer
+from tests.peers.kafka import QUICK_FLAGS, KafkaPeer
 
-CLIENT_FLAGS = ("-Xmx256M", "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
+CLIENT_FLAGS = (*QUICK_FLAGS, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
 
 
 class OracleFailedError(Exception):

@@ -11,7 +11,7 @@ from tests.simulation.printing import report
 from tests.simulation.run import run
 from tests.simulation.shrinking import shrink
 
-SCHEDULES = int(os.environ.get("KLOG_SIMULATION_SCHEDULES", "1000"))
+SCHEDULES = int(os.environ.get("KLOG_SIMULATION_SCHEDULES", "400"))
 PARTS = 20
 
 

@@ -24,7 +24,7 @@ from tests.swap.world import CODECS
 from tests.threads import join, started
 from tests.waiting import eventually
 
-ROUNDS = int(os.environ.get("KLOG_TEST_KILLS", "6"))
+ROUNDS = int(os.environ.get("KLOG_TEST_KILLS", "4"))
 TOPICS = ("small", "large", "compacted")
 CONFIG: Config = {
     "num.partitions": 2,

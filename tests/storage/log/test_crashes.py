@@ -23,7 +23,7 @@ from tests.storage.log import writer
 from tests.storage.log.building import append, batch, idempotent, marker, stored, transactional
 from tests.storage.log.managing import Managed
 
-KILLS = int(os.environ.get("KLOG_TEST_KILLS", "12"))
+KILLS = int(os.environ.get("KLOG_TEST_KILLS", "8"))
 REPOSITORY = Path(__file__).resolve().parents[3]
 
 
