@@ -10,7 +10,9 @@ import pytest
 from tests.corpora import REPOSITORY
 
 WIDEST = 120
-FIRST_PAGES = [REPOSITORY / name for name in ("README.md", "ARCHITECTURE.md", "benchmarks/README.md")]
+FIRST_PAGES = [
+    REPOSITORY / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "benchmarks/README.md")
+]
 PACKAGES = sorted(path.parent for path in (REPOSITORY / "klog").glob("*/__init__.py"))
 
 
