@@ -45,27 +45,44 @@ def allocate_producer_ids(store: MetadataStore, broker_id: int, size: int = BLOC
         return block
 
 
+OnBlock = Callable[[ProducerIdBlock | MetadataError], object]
+"""Is given a block, or why there is none. Called once, from any thread."""
+
+AskForBlock = Callable[[OnBlock], object]
+
+
+def allocating(
+    allocate: Callable[[], ProducerIdBlock], run: Callable[[Callable[[], None]], object] = lambda task: task()
+) -> AskForBlock:
+    """Asks by a call that waits for the block, and may raise `MetadataError`.
+
+    `run` runs the call, at once or on another thread: while ZooKeeper cannot be reached it takes long.
+    """
+
+    def ask(on_block: OnBlock) -> None:
+        def task() -> None:
+            outcome: ProducerIdBlock | MetadataError = MetadataError("no producer id is ready yet")
+            try:
+                outcome = allocate()
+            except MetadataError as failed:
+                outcome = failed
+            finally:
+                on_block(outcome)
+
+        run(task)
+
+    return ask
+
+
 class ProducerIds:
     """The next producer id, from the block in hand or a new one. Safe for threads.
 
-    A new block is allocated when a tenth of the block is left. What is left of a block is lost when the
-    broker stops.
+    A new block is asked for when a tenth of the block is left. What is left of a block is lost when the
+    broker stops. The first who need the block wait for `patience_s` at most.
     """
 
-    def __init__(
-        self,
-        allocate: Callable[[], ProducerIdBlock],
-        run: Callable[[Callable[[], None]], object] = lambda task: task(),
-        *,
-        patience_s: float = _PATIENCE_S,
-    ) -> None:
-        """`allocate` writes the next block to the metadata store and may raise `MetadataError`.
-
-        `run` runs that, at once or on another thread: while ZooKeeper cannot be reached it takes long. The
-        first who need the block wait for `patience_s` at most.
-        """
-        self._allocate = allocate
-        self._run = run
+    def __init__(self, ask: AskForBlock, *, patience_s: float = _PATIENCE_S) -> None:
+        self._ask = ask
         self._patience_s = patience_s
         self._changed = threading.Condition()
         self._next = 0
@@ -83,7 +100,7 @@ class ProducerIds:
             is_needed = self._following is None and left <= self._low and not self._is_allocating
             self._is_allocating = self._is_allocating or is_needed
         if is_needed:
-            self._run(self._fetch)
+            self._ask(self._allocated)
         with self._changed:
             if self._next > self._last and self._following is None and not self._is_late:
                 # If it takes longer, nobody else waits until the outcome is known.
@@ -100,15 +117,14 @@ class ProducerIds:
         self._next += 1
         return self._next - 1
 
-    def _fetch(self) -> None:
+    def _allocated(self, outcome: ProducerIdBlock | MetadataError) -> None:
         block = error = None
-        try:
-            block = self._allocate()
-        except MetadataError as failed:
-            logger.info("no block of producer ids could be allocated: %s", failed)
-            error = failed
-        finally:
-            with self._changed:
-                self._following, self._error = block, error
-                self._is_allocating = self._is_late = False
-                self._changed.notify_all()
+        if isinstance(outcome, ProducerIdBlock):
+            block = outcome
+        else:
+            logger.info("no block of producer ids could be allocated: %s", outcome)
+            error = outcome
+        with self._changed:
+            self._following, self._error = block, error
+            self._is_allocating = self._is_late = False
+            self._changed.notify_all()

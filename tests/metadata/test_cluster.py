@@ -34,7 +34,12 @@ from klog.metadata.fenced_writes import (
     write_topic,
 )
 from klog.metadata.local import SharedTree, TreeSession
-from klog.metadata.producer_ids import ProducerIds, ProducerIdsExhaustedError, allocate_producer_ids
+from klog.metadata.producer_ids import (
+    ProducerIds,
+    ProducerIdsExhaustedError,
+    allocate_producer_ids,
+    allocating,
+)
 from klog.metadata.retried_writes import write
 from klog.metadata.store import Create, Delete, MultiResult, Operation, SetData
 from klog.metadata.values import (
@@ -451,7 +456,7 @@ def test_blocks_of_producer_ids_follow_each_other(store: Lossy, other: Lossy, lo
 
 def test_ids_are_new_and_go_on_in_the_next_block() -> None:
     blocks = iter([ProducerIdBlock(1, 1000, 1001), ProducerIdBlock(1, 5000, 5999)])
-    ids = ProducerIds(lambda: next(blocks))
+    ids = ProducerIds(allocating(lambda: next(blocks)))
     assert [ids.next_id() for _ in range(4)] == [1000, 1001, 5000, 5001]
 
 
@@ -462,7 +467,7 @@ def test_a_block_is_allocated_before_the_last_one_is_used_up() -> None:
         allocated.append(ProducerIdBlock(1, 1000 * len(allocated), 1000 * len(allocated) + 999))
         return allocated[-1]
 
-    ids = ProducerIds(allocate)
+    ids = ProducerIds(allocating(allocate))
     assert [ids.next_id() for _ in range(900)] == list(range(900))
     assert len(allocated) == 1
     assert [ids.next_id() for _ in range(1_600)] == list(range(900, 2_500))
@@ -472,7 +477,7 @@ def test_a_block_is_allocated_before_the_last_one_is_used_up() -> None:
 def test_while_a_block_is_allocated_ids_come_from_the_last_one_and_then_from_none() -> None:
     blocks = iter([ProducerIdBlock(1, 0, 99), ProducerIdBlock(1, 500, 599)])
     tasks: list[Callable[[], None]] = []
-    ids = ProducerIds(lambda: next(blocks), tasks.append, patience_s=0)
+    ids = ProducerIds(allocating(lambda: next(blocks), tasks.append), patience_s=0)
     with pytest.raises(MetadataError, match="no producer id is ready"):
         ids.next_id()
     tasks.pop()()
@@ -498,7 +503,7 @@ def test_a_block_that_could_not_be_allocated_is_asked_for_again() -> None:
             raise outcome
         return outcome
 
-    ids = ProducerIds(allocate)
+    ids = ProducerIds(allocating(allocate))
     for _ in range(2):
         with pytest.raises(ConnectionLossError):
             ids.next_id()
@@ -512,7 +517,7 @@ def test_whoever_waits_gets_an_id_when_the_block_is_there() -> None:
         assert may_allocate.wait(60)
         return ProducerIdBlock(1, 0, 999)
 
-    ids = ProducerIds(allocate, started, patience_s=60)
+    ids = ProducerIds(allocating(allocate, started), patience_s=60)
     taken: list[int] = []
     waiting = [started(lambda: taken.append(ids.next_id())) for _ in range(5)]
     may_allocate.set()

@@ -6,8 +6,9 @@ import os
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, cast
 
+from klog.config.broker import BrokerConfig
 from klog.controller.core import ControllerCore
 from klog.controller.events import (
     Event,
@@ -17,64 +18,51 @@ from klog.controller.events import (
     Startup,
     preempt,
 )
-from klog.coordinator.transactions.values import Producer
-from klog.formats.errors import KlogError
 from klog.formats.names import TopicPartition
 from klog.metadata import cluster
 from klog.metadata.cache import MetadataCache
-from klog.metadata.control_requests import ControlRequest, ControlResponse
+from klog.metadata.control_requests import ControlRequest
 from klog.metadata.errors import MetadataError, SessionExpiredError
 from klog.metadata.store import SessionState
 from klog.metadata.values import BrokerRegistration, Endpoint
-from klog.protocol.error_codes import ErrorCode
-from klog.protocol.interbroker.leader_and_isr import LeaderAndIsrRequest
-from klog.protocol.interbroker.stop_replica import StopReplicaRequest
-from klog.protocol.interbroker.update_metadata import UpdateMetadataRequest
-from klog.replication.acknowledging import DelayedProduce
-from klog.replication.fetching.values import AskEpochEnds, AskOffsets, Fetch, FetcherRequest
-from klog.replication.partition import ALL_IN_SYNC, PartitionError, ReplicaContext
+from klog.replication.partition import ReplicaContext
 from klog.replication.purgatory import Purgatory, Timer
+from klog.replication.quota import ReplicationQuota
 from klog.replication.replica_manager import ReplicaManager
-from klog.replication.replica_waits import PartitionWait
+from klog.server.counters.request_times import RequestCounters
 from klog.server.counters.topic_stats import BrokerTopicStats
-from klog.server.handlers.data.fetch import FetchHandler
+from klog.server.handlers.cluster.control import ControlHandler
 from klog.server.handlers.data.fetch_sessions import FetchSessions
 from klog.server.handlers.partition_lookup import PartitionLookup
+from klog.server.logs.cleaning import ServedLogs, open_cleaner
+from klog.server.logs.log_dir_moves import LogDirMoves
 from klog.server.logs.topic_reads import read_topic_ids
-from klog.server.transactions.verification import Verified, produce_refusal
-from klog.storage.log.append_values import AppendError
+from klog.server.peers.controller_channel import ToController
+from klog.server.startup.purgatories import Purgatories
+from klog.server.startup.routes import Collaborators
+from klog.storage.cleaner.cleaning import clean
 from klog.storage.log.manager_values import Progress
 from klog.storage.log.partition_log import PartitionLog
-from klog.storage.log.verification import UNCHECKED
-from tests.simulation.bytes_requests import ByteRequest
 from tests.simulation.control_sending import Sender
 from tests.simulation.coordinators import Coordinators
 from tests.simulation.disk import Disk, Tasks
-from tests.simulation.following import answer_epoch_ends, answer_offsets, encoded, follow
+from tests.simulation.driver_loop import SimulatedWorker
+from tests.simulation.following import BACKOFF_MS, follow
 from tests.simulation.history import Seen
 from tests.simulation.isr_loop import MAX_LAG_MS, IsrLoop
 from tests.simulation.scheduler import US_PER_MS, Process, stream
+from tests.simulation.serving import Serving
+from tests.simulation.to_controller import ToControllerLoop
 from tests.simulation.tree import TREE, SimulatedSession
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
-PRODUCE_TIMEOUT_MS = 1_500
 _RETRY_MS = 100
 _REBALANCE_MS = 5_000
-_FETCH = 1
-_PRODUCE_VERSION = 11
+_CONFIG = BrokerConfig({})
 
-Key = tuple[str, int]
 Answer = Callable[[Any], None]
-
-
-class Within(NamedTuple):
-    """The transaction that a batch is part of."""
-
-    transactional_id: str
-    producer: Producer
-    sequence: int
 
 
 class SimulatedBroker:
@@ -127,11 +115,17 @@ class SimulatedBroker:
         self.logs = self.disk.open(
             Tasks(world.scheduler, self.process), world.topic_config, self.wall_ms, self.broker_id, self
         )
+        self.cleaner = open_cleaner(self.logs, self.disk.directories, _CONFIG, self.wall_ms, clean)
         self._timer_due_us: int | None = None
-        self.timer = Timer(self.clock_ms, self._arm_timer)
-        self.produce_purgatory: Purgatory[DelayedProduce] = Purgatory("Produce", self.timer)
-        self.fetch_purgatory: Purgatory[Any] = Purgatory("Fetch", self.timer)
-        self.delete_purgatory: Purgatory[Any] = Purgatory("DeleteRecords", self.timer)
+        self.timer = timer = Timer(self.clock_ms, self._arm_timer)
+        self.purgatories = Purgatories(
+            cast(Any, None),
+            Purgatory("Produce", timer),
+            Purgatory("Fetch", timer),
+            Purgatory("DeleteRecords", timer),
+            Purgatory("topic", timer),
+            Purgatory("ElectLeader", timer),
+        )
         self.replicas = ReplicaManager(
             ReplicaContext(
                 self.broker_id,
@@ -140,25 +134,75 @@ class SimulatedBroker:
                 MAX_LAG_MS,
                 self._propose_isr,
             ),
-            self.logs,
-            self.produce_purgatory,
-            self.fetch_purgatory,
-            self.delete_purgatory,
+            ServedLogs(self.logs, self.cleaner, lambda _topic: None),
+            self.purgatories.produce,
+            self.purgatories.fetch,
+            self.purgatories.delete_records,
             lambda names: read_topic_ids(self.session, names),
         )
+        self.to_controller = cast(ToController, ToControllerLoop(self))
         follow(self)
         self.isr = IsrLoop(self)
         self.lookup = PartitionLookup(self.replicas, self.cache)
-        self._fetches = FetchHandler(
-            self.lookup,
-            FetchSessions(100, self.clock_ms, lambda: self.random.randrange(1, 1 << 31)),
-            self.fetch_purgatory,
-            self.clock_ms,
-            10 << 20,
-            BrokerTopicStats(),
+        self._control = ControlHandler(
+            self.replicas,
+            self.cache,
+            self.purgatories.topics,
+            self.purgatories.elections,
+            lambda: self.epoch,
+            lambda keys: self.coordinators.partitions_deleted(keys),  # noqa: PLW0108 (they are opened next)
         )
-        if world.internal_partitions:
-            self.coordinators = Coordinators(self, world.internal_partitions)
+        self.log_dir_moves = LogDirMoves(
+            self.logs,
+            self.cleaner,
+            self.replicas,
+            self.disk.directories,
+            ReplicationQuota(lambda: None),
+            threads=1,
+            backoff_ms=BACKOFF_MS,
+            timer_ms=self.clock_ms,
+            clock_ms=self.wall_ms,
+            new_worker=self._new_worker,
+        )
+        self.coordinators = Coordinators(self, world.internal_partitions)
+        self.serving = Serving(self, self._collaborators())
+
+    def _new_worker(self, _name: str, work: Callable[[], float | None], *, retry_s: float) -> Any:
+        return SimulatedWorker(self, work)
+
+    def _collaborators(self) -> Collaborators:
+        """What the handlers of the real broker work with."""
+        return Collaborators(
+            broker_id=self.broker_id,
+            cluster_id="c1u5ter",
+            store=self.session,
+            cache=self.cache,
+            config=lambda: _CONFIG,
+            check_config=lambda _config: None,
+            replicas=self.replicas,
+            log_dir_moves=self.log_dir_moves,
+            groups=self.coordinators.group_coordinator,
+            transactions=self.coordinators.parts,
+            controller=cast(Any, self),
+            purgatories=self.purgatories,
+            sessions=FetchSessions(100, self.clock_ms, lambda: self.random.randrange(1, 1 << 31)),
+            topic_stats=BrokerTopicStats(),
+            leader_quota=ReplicationQuota(lambda: None),
+            counters=RequestCounters(),
+            clock_ns=lambda: 0,
+            clock_ms=self.wall_ms,
+            timer_ms=self.clock_ms,
+            hosted=lambda: (),
+            broker_epoch=lambda: self.epoch,
+            features_epoch=lambda: 0,
+            run_in_background=lambda request, work: work(request),
+            create_in_background=lambda request, work: work(request),
+        )
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the controller of this broker is the active one."""
+        return self.core.is_active
 
     def _propose_isr(self, key: TopicPartition) -> None:
         self.isr.propose(key)
@@ -261,102 +305,8 @@ class SimulatedBroker:
     # -- the controller's requests ---------------------------------------------------------------------------
 
     def obey(self, request: ControlRequest, answer: Answer) -> None:
-        """What `ControlHandler` does."""
-        if request.broker_epoch != -1 and request.broker_epoch < self.epoch:
-            answer(ControlResponse(ErrorCode.STALE_BROKER_EPOCH))
-            return
-        match request:
-            case LeaderAndIsrRequest():
-                response = self.replicas.leader_and_isr(request)
-            case StopReplicaRequest():
-                response = self.replicas.stop_replicas(request)
-            case UpdateMetadataRequest():
-                response = ControlResponse(ErrorCode.STALE_CONTROLLER_EPOCH)
-                if self.replicas.accepts(request.controller_epoch):
-                    self.cache.update(request)
-                    response = ControlResponse()
-        answer(response)
-
-    # -- clients and followers -------------------------------------------------------------------------------
-
-    def led_log(self, key: Key, leader_epoch: int = -1) -> tuple[int, PartitionLog | None]:
-        """The log of a partition that this broker leads, or an error."""
-        try:
-            return 0, self.lookup.partition(key).require_leader(leader_epoch)
-        except PartitionError as refused:
-            return int(refused.error), None
-
-    def answer_follower(self, request: FetcherRequest, answer: Answer) -> None:
-        match request:
-            case Fetch():
-                body = encoded(request)
-                self._fetches.handle(ByteRequest(_FETCH, request.version, body, answer))  # type: ignore[arg-type]
-            case AskEpochEnds():
-                answer_epoch_ends(self, request, answer)
-            case AskOffsets():
-                answer_offsets(self, request, answer)
-
-    def fetch(self, version: int, body: bytes, answer: Answer) -> None:
-        """A consumer's fetch."""
-        self._fetches.handle(ByteRequest(_FETCH, version, body, answer))  # type: ignore[arg-type]
-
-    def produce(
-        self,
-        key: Key,
-        data: bytearray,
-        acks: int,
-        record_id: int,
-        answer: Answer,
-        within: Within | None = None,
-    ) -> None:
-        """Append one batch, and answer (error, offset) when it is as safe as `acks` wants.
-
-        A batch of a transaction is verified first, as `ProduceHandler` does.
-        """
-        if within is None:
-            self._append(key, data, acks, record_id, answer, UNCHECKED)
-            return
-
-        def verified(found: Verified) -> None:
-            for error in found.errors.values():
-                answer((produce_refusal(error, _PRODUCE_VERSION)[0], -1))
-                return
-            self._append(key, data, acks, record_id, answer, found.guards.get(key))
-
-        verification = self.coordinators.verification
-        verification.begin(within.transactional_id, within.producer, {key: within.sequence}, verified)
-
-    def _append(
-        self, key: Key, data: bytearray, acks: int, record_id: int, answer: Answer, guard: object | None
-    ) -> None:
-        try:
-            partition = self.lookup.partition(key)
-            info, moved = partition.append(memoryview(data), acks, self.wall_ms(), guard=guard)
-        except PartitionError as refused:
-            answer((refused.error, -1))
-            return
-        except AppendError as refused:
-            answer((ErrorCode[refused.error], -1))
-            return
-        except (KlogError, OSError):
-            answer((ErrorCode.KAFKA_STORAGE_ERROR, -1))
-            return
-        self.replicas.appended(key, moved)
-        epoch, topic_id = partition.state.leader_epoch, str(partition.log.topic_id)
-        if acks != ALL_IN_SYNC:
-            answer((ErrorCode.NONE, info.first_offset))
-            return
-
-        def finished(waits: Any) -> None:
-            error = waits[key].error
-            if error is ErrorCode.NONE:
-                self.world.acknowledged(self, topic_id, key, epoch, info.first_offset, record_id)
-            answer((error, info.first_offset))
-
-        wait = PartitionWait(info.last_offset + 1)
-        due_ms = self.clock_ms() + PRODUCE_TIMEOUT_MS
-        operation = DelayedProduce(due_ms, self.replicas, {key: wait}, self.lookup.missing, finished)
-        self.produce_purgatory.try_complete_else_watch(operation, [key])
+        """The controller sends a request."""
+        answer(self._control.carry_out(request))
 
     # -- the listener of the log manager ---------------------------------------------------------------------
 

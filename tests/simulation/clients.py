@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from klog.formats.names import TopicPartition
 from klog.kernel.batch_builder import BatchFields
+from klog.protocol.apis import ApiKey
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.fetch_request import FetchPartition, FetchRequest, FetchTopic, encode_fetch_request
 from klog.protocol.fetch_response import AbortedTransactions, decode_fetch_response
 from klog.replication.partition import ALL_IN_SYNC
 from tests.simulation.coordinators import INTERNAL
+from tests.simulation.frames import answers_in, frame_of
 from tests.simulation.group_clients import ConsumerGroup
 from tests.simulation.log_content import Batch, batch_of, batches_in, ids_of, is_taken
+from tests.simulation.producing import Produced, Producing
 from tests.simulation.scheduler import US_PER_MS, Process, stream
 from tests.simulation.transactional_clients import TransactionalProducer
 
@@ -25,6 +28,9 @@ _TRANSACTIONAL_IDS = ("t1", "t2")
 _RETRY_MS = 150
 _GIVE_UP_AFTER = 40
 _FETCH_VERSION = 12
+_PRODUCE_VERSIONS = (7, 9, 11)
+# How many records a producer sends to a partition without waiting for answers.
+_SENT_TOGETHER = (1, 1, 1, 2, 3)
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 _MAX_BYTES = 1 << 20
 # The producer cannot go on with its sequence numbers.
@@ -55,7 +61,7 @@ class Clients:
         self.consumers: dict[TopicPartition, Consumer] = {}
         self.transactional: list[TransactionalProducer] = []
         self.group: ConsumerGroup | None = None
-        if world.internal_partitions:
+        if world.has_coordinators:
             self.transactional = [TransactionalProducer(self, each) for each in _TRANSACTIONAL_IDS]
             self.group = ConsumerGroup(self)
 
@@ -111,12 +117,18 @@ class Clients:
         self.after(500, self._consume)
 
 
-@dataclass(slots=True)
-class Sending:
-    """A record that is not acknowledged yet."""
+class Record(NamedTuple):
+    """A record, as a batch of its own."""
 
     record_id: int
-    data: bytes
+    batch: bytes
+
+
+@dataclass(slots=True)
+class Sending:
+    """Records that are not acknowledged yet."""
+
+    records: list[Record]
     attempts: int = 0
 
 
@@ -126,6 +138,7 @@ class Producer:
     def __init__(self, clients: Clients, acks: int) -> None:
         self._clients = clients
         self._acks = acks
+        self._version = clients.random.choice(_PRODUCE_VERSIONS)
         self._producer_id = clients.new_producer_id() if acks == ALL_IN_SYNC else -1
         self._sequences: dict[TopicPartition, int] = {}
         self._sending: dict[TopicPartition, Sending] = {}
@@ -139,11 +152,17 @@ class Producer:
             return
         free = [each for each in clients.partitions() if each not in self._sending]
         if free:
-            self._new_record(clients.random.choice(free))
+            self._send_new(clients.random.choice(free), clients.random.choice(_SENT_TOGETHER))
         tick_ms = clients.world.schedule.tick_ms
         clients.after(clients.random.randrange(tick_ms * 2 // 5, tick_ms * 8 // 5), self._tick)
 
-    def _new_record(self, key: TopicPartition) -> None:
+    def _send_new(self, key: TopicPartition, count: int) -> None:
+        sequence = self._sequences.get(key, 0)
+        self._sending[key] = Sending([self._new_record(sequence + each) for each in range(count)])
+        self._sequences[key] = sequence + count
+        self._send(key)
+
+    def _new_record(self, sequence: int) -> Record:
         clients = self._clients
         record_id = clients.new_record()
         now_ms = 1_700_000_000_000 + clients.world.scheduler.now_ms
@@ -151,10 +170,8 @@ class Producer:
         if self._acks != ALL_IN_SYNC:
             clients.unordered.add(record_id)
         else:
-            sequence = self._sequences.get(key, 0)
             fields = BatchFields(producer_id=self._producer_id, producer_epoch=0, base_sequence=sequence)
-        self._sending[key] = Sending(record_id, bytes(batch_of(record_id, now_ms, fields)))
-        self._send(key)
+        return Record(record_id, bytes(batch_of(record_id, now_ms, fields)))
 
     def _send(self, key: TopicPartition) -> None:
         clients, sending = self._clients, self._sending[key]
@@ -163,26 +180,31 @@ class Producer:
         if leader is None:
             clients.after(_RETRY_MS, lambda: self._failed(key, sending))
             return
+        record_ids, batches = zip(*sending.records, strict=True)
+        producing = Producing(key, self._version, self._acks, record_ids, batches)
         clients.world.network.request(
             clients.process,
             leader.process,
-            lambda answer: leader.produce(
-                key, bytearray(sending.data), self._acks, sending.record_id, answer
-            ),
-            lambda answered: self._answered(key, sending, *answered),
+            lambda answer: producing.send(leader, answer),
+            lambda answered: self._answered(key, sending, answered),
             lambda: self._failed(key, sending),
         )
 
-    def _answered(self, key: TopicPartition, sending: Sending, error: ErrorCode, offset: int) -> None:
+    def _answered(self, key: TopicPartition, sending: Sending, answered: list[Produced]) -> None:
         if self._sending.get(key) is not sending:
             return
-        if error is ErrorCode.NONE:
+        left = []
+        for record, (error, offset) in zip(sending.records, answered, strict=True):
+            if error is ErrorCode.NONE:
+                self._clients.world.note("clients: record %d of %s at %d", record.record_id, key, offset)
+            else:
+                left.append(record)
+        if not left:
             del self._sending[key]
-            self._sequences[key] = self._sequences.get(key, 0) + 1
-            self._clients.world.note("clients: record %d of %s at %d", sending.record_id, key, offset)
-        elif error in _FATAL:
+        elif any(error in _FATAL for error, _ in answered):
             self._begin_again(key)
         else:
+            sending.records = left
             self._clients.after(_RETRY_MS, lambda: self._failed(key, sending))
 
     def _failed(self, key: TopicPartition, sending: Sending) -> None:
@@ -196,7 +218,7 @@ class Producer:
             self._send(key)
 
     def _begin_again(self, key: TopicPartition) -> None:
-        """Give up a record: it may be in the log or not. Go on as a new producer."""
+        """Give up records: they may be in the log or not. Go on as a new producer."""
         del self._sending[key]
         self._clients.world.counts["given up"] += 1
         self._sequences = {}
@@ -226,13 +248,11 @@ class Consumer:
         partition = FetchPartition(self._key.partition, epoch, self._offset, -1, -1, _MAX_BYTES)
         topic = FetchTopic(self._key.topic, None, [partition])
         request = FetchRequest(300, 1, _MAX_BYTES, self._isolation, [topic])
-        body = encode_fetch_request(_FETCH_VERSION, request)
+        frame = frame_of(ApiKey.FETCH, _FETCH_VERSION, (encode_fetch_request(_FETCH_VERSION, request),))
         clients.world.network.request(
             clients.process,
             leader.process,
-            lambda answer: leader.fetch(
-                _FETCH_VERSION, body, lambda read: answer((read, self._topic_id(leader)))
-            ),
+            lambda answer: leader.serving.serve(frame, lambda read: answer((read, self._topic_id(leader)))),
             lambda answered: self._answered(leader, epoch, *answered),
             self._later,
         )
@@ -245,7 +265,8 @@ class Consumer:
         return "" if partition is None else str(partition.log.topic_id)
 
     def _answered(self, leader: SimulatedBroker, epoch: int, answered: bytes, topic_id: str) -> None:
-        found = decode_fetch_response(_FETCH_VERSION, answered).topics[0].partitions[0]
+        (body,) = answers_in(ApiKey.FETCH, _FETCH_VERSION, answered)
+        found = decode_fetch_response(_FETCH_VERSION, body).topics[0].partitions[0]
         if found.error_code == ErrorCode.NONE:
             batches = batches_in(bytes(found.records or b""), self._offset)  # type: ignore[arg-type]
             if batches:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from klog.drivers.control_requests import ControlDriver, QueuedRequest
-from tests.simulation.driver_loop import DriverLoop, Reply, ask
+from tests.simulation.driver_loop import DriverLoop, Reply
+from tests.simulation.frames import ask
 
 if TYPE_CHECKING:
     from tests.simulation.broker import SimulatedBroker
@@ -22,7 +23,7 @@ class Sender:
         self._loop = DriverLoop(broker, driver, self._send)
 
     def stop(self) -> None:
-        self._loop.is_stopped = True
+        self._loop.stop()
 
     def _send(self, queued: QueuedRequest, reply: Reply) -> None:
         target = self._broker.world.brokers.get(self._to)

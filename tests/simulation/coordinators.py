@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from klog.coordinator.groups.classic.rebalance import GroupLimits
 from klog.coordinator.groups.coordinator import CONSUMER_OFFSETS, GroupCoordinator, GroupSettings
@@ -26,21 +26,21 @@ from klog.coordinator.transactions.values import Producer, VerifyErrors
 from klog.drivers.marker_queues import UNKNOWN
 from klog.formats import compression
 from klog.formats.names import TopicPartition
-from klog.metadata.producer_ids import ProducerIds, allocate_producer_ids
-from klog.protocol.apis import ApiKey
+from klog.metadata.producer_ids import ProducerIds
 from klog.protocol.error_codes import ErrorCode
 from klog.replication.internal_append import InternalAppends
 from klog.server.coordinators import groups as group_wiring
 from klog.server.coordinators import transaction_coordinator as transaction_wiring
 from klog.server.coordinators.internal_topics import led_logs, when_replicated
-from klog.server.handlers.transactions.write_markers import WriteTxnMarkersHandler
+from klog.server.coordinators.transaction_coordinator import BrokerTransactions
 from klog.server.transactions.leaders import coordinator_lookup
 from klog.server.transactions.marker_writing import MarkerWriting
+from klog.server.transactions.producer_id_blocks import from_controller
 from klog.server.transactions.verification import Verification
 from klog.server.transactions.verification_queue import OnVerified, Question
 from klog.server.transactions.verifying import errors_of
-from tests.simulation.bytes_requests import ByteRequest
-from tests.simulation.marker_loop import MARKERS_VERSION, MarkerLoop
+from tests.simulation.marker_loop import MarkerLoop
+from tests.simulation.network import REQUEST_TIMEOUT_MS
 from tests.simulation.scheduler import US_PER_MS
 
 if TYPE_CHECKING:
@@ -140,25 +140,31 @@ class Coordinators:
         self._broker = broker
         self.appends = InternalAppends(
             broker.replicas,
-            broker.produce_purgatory,
+            broker.purgatories.produce,
             broker.lookup.known,
             clock_ms=broker.wall_ms,
             timer_ms=broker.clock_ms,
         )
-        self._group_coordinator = self._open_groups(partitions[CONSUMER_OFFSETS])
-        writing = MarkerWriting(self.appends, self._group_coordinator, timeout_ms=APPEND_TIMEOUT_MS)
-        self._markers = WriteTxnMarkersHandler(writing)
-        self._transaction_coordinator = self._open_transactions(
-            partitions[TRANSACTION_STATE], MarkerLoop(broker, writing.write)
-        )
+        self.group_coordinator = self._open_groups(partitions[CONSUMER_OFFSETS])
+        writing = MarkerWriting(self.appends, self.group_coordinator, timeout_ms=APPEND_TIMEOUT_MS)
+        markers = MarkerLoop(broker, writing.write)
+        self._transaction_coordinator = self._open_transactions(partitions[TRANSACTION_STATE], markers)
         self.transactions = TransactionRequests(self._transaction_coordinator)
-        self.verification = Verification(
-            broker.replicas, Verifier(broker, self.transactions), lambda: True, broker.wall_ms
+        verifier = Verifier(broker, self.transactions)
+        verification = Verification(broker.replicas, verifier, lambda: True, broker.wall_ms)
+        self.parts = BrokerTransactions(
+            self._transaction_coordinator,
+            self.transactions,
+            verification,
+            cast(Any, markers),
+            writing,
+            cast(Any, verifier),
         )
-        self.groups = GroupRequests(self._group_coordinator)
-        self.commits = TransactionalCommits(self.groups, group_wiring.verify_offsets(self.verification))
+        self.groups = GroupRequests(self.group_coordinator)
+        self.partitions_deleted = self.group_coordinator.partitions_deleted
+        self.commits = TransactionalCommits(self.groups, group_wiring.verify_offsets(verification))
         broker.replicas.add_listener(self._transaction_coordinator.roles_changed)
-        broker.replicas.add_listener(self._group_coordinator.roles_changed)
+        broker.replicas.add_listener(self.group_coordinator.roles_changed)
         self._abort_timed_out()
 
     def _open_transactions(self, partitions: int, markers: MarkerLoop) -> TransactionCoordinator:
@@ -170,7 +176,10 @@ class Coordinators:
             timer_ms=broker.clock_ms,
             markers=markers,
             next_producer_id=ProducerIds(
-                lambda: allocate_producer_ids(broker.session, broker.broker_id)
+                from_controller(
+                    broker.to_controller, broker.broker_id, lambda: broker.epoch, REQUEST_TIMEOUT_MS
+                ),
+                patience_s=0,
             ).next_id,
             waits=EndWaits(broker.timer, broker.clock_ms, PATIENCE_MS),
             when_replicated=when_replicated(self.appends, TRANSACTION_STATE),
@@ -208,13 +217,9 @@ class Coordinators:
         self._transaction_coordinator.abort_timed_out()
         self._broker.after(ABORT_CHECK_MS * US_PER_MS, self._abort_timed_out)
 
-    def write_markers(self, body: bytes, answer: Callable[[bytes], None]) -> None:
-        """A coordinator sends markers."""
-        self._markers.handle(ByteRequest(ApiKey.WRITE_TXN_MARKERS, MARKERS_VERSION, body, answer))  # type: ignore[arg-type]
-
     def undecided(self) -> str:
         """A transaction that this broker coordinates and that is open or not complete; empty if none is."""
-        if self._transaction_coordinator.is_loading or self._group_coordinator.is_loading:
+        if self._transaction_coordinator.is_loading or self.group_coordinator.is_loading:
             return f"b{self._broker.broker_id} is loading coordinators' partitions"
         for owner in self._transaction_coordinator.owned():
             for each in owner.transactions.values():

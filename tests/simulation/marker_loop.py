@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from klog.coordinator.transactions.values import MarkersToWrite
-from klog.drivers.marker_queues import UNKNOWN, MarkerErrors, OnWritten
+from klog.drivers.marker_queues import UNKNOWN, OnWritten
 from klog.drivers.markers import (
     LeaderLookup,
     MarkerRequest,
@@ -16,11 +16,12 @@ from klog.drivers.markers import (
     TopicsRequest,
 )
 from klog.metadata.topics import read_topics
-from klog.protocol.error_codes import ErrorCode
-from klog.protocol.transaction_messages import TxnMarker, read_written_markers, write_markers
+from klog.protocol.apis import ApiKey
+from klog.protocol.transaction_messages import TxnMarker, write_markers
 from klog.server.transactions.leaders import leader_lookup
-from klog.server.transactions.marker_sending import Write
-from tests.simulation.driver_loop import DriverLoop, Reply, ask
+from klog.server.transactions.marker_sending import Write, answer_of
+from tests.simulation.driver_loop import DriverLoop, Reply
+from tests.simulation.frames import ask_frame
 
 if TYPE_CHECKING:
     from tests.simulation.broker import SimulatedBroker
@@ -82,27 +83,24 @@ class MarkerLoop:
     def _send_to(self, broker_id: int, request: MarkerRequest, reply: Reply) -> None:
         self._requests += 1
         number = self._latest[broker_id] = self._requests
-        body = write_markers(MARKERS_VERSION, _in_order(request))
         target = self._broker.world.brokers.get(broker_id)
 
-        def write(answer: Reply) -> None:
-            if self._latest.get(broker_id) == number:
-                target.coordinators.write_markers(body, answer)  # type: ignore[union-attr]
-
-        def answered(answer: Any) -> None:
+        def replied(answer: Any) -> None:
             del self._latest[broker_id]
-            reply(answer if isinstance(answer, Exception) else _errors(answer))
+            reply(answer)
 
-        ask(self._broker, target, write, answered)
+        ask_frame(
+            self._broker,
+            target,
+            ApiKey.WRITE_TXN_MARKERS,
+            MARKERS_VERSION,
+            (write_markers(MARKERS_VERSION, _in_order(request)),),
+            answer_of,
+            replied,
+            is_wanted=lambda: self._latest.get(broker_id) == number,
+        )
 
 
 def _in_order(request: MarkerRequest) -> list[TxnMarker]:
     # A schedule must play the same in every process, and the order of a set differs.
     return [marker._replace(partitions=sorted(marker.partitions)) for marker in request.markers]
-
-
-def _errors(answered: bytes) -> MarkerErrors:
-    return {
-        producer_id: {partition: ErrorCode(error) for partition, error in errors.items()}
-        for producer_id, errors in read_written_markers(MARKERS_VERSION, answered).items()
-    }

@@ -5,8 +5,11 @@ from __future__ import annotations
 import logging
 import traceback
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
+from klog.formats.errors import KlogError
 from klog.formats.names import TopicPartition
 from klog.metadata import topics
 from klog.metadata.values import LeaderAndIsr
@@ -47,22 +50,46 @@ class Outcome:
 
 def run(schedule: Schedule) -> Outcome:
     """Run a schedule."""
-    disabled = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
+    with directory() as path, unexpected_errors() as errors:
+        world = World(schedule, path, errors)
+        failure = None
+        try:
+            _play(world)
+        except Exception as error:
+            failure = Failure(schedule, error, traceback.format_exc(), tuple(world.trace))
+        finally:
+            for broker in list(world.brokers.values()):
+                broker.end()
+        return Outcome(failure, world.counts, world.scheduler.calls)
+
+
+class _UnexpectedErrors(logging.Handler):
+    """Gathers errors after which a broker logs a traceback and goes on. Those of disks are none."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.errors: list[BaseException] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None and not isinstance(error, KlogError | OSError):
+            self.errors.append(error)
+
+
+@contextmanager
+def unexpected_errors() -> Iterator[list[BaseException]]:
+    """Gather errors that brokers log, and print no log lines."""
+    handler, klog = _UnexpectedErrors(), logging.getLogger("klog")
+    before = klog.propagate, logging.root.manager.disable
+    klog.addHandler(handler)
+    klog.propagate = False
+    logging.disable(logging.WARNING)
     try:
-        with directory() as path:
-            world = World(schedule, path)
-            failure = None
-            try:
-                _play(world)
-            except Exception as error:
-                failure = Failure(schedule, error, traceback.format_exc(), tuple(world.trace))
-            finally:
-                for broker in list(world.brokers.values()):
-                    broker.end()
-            return Outcome(failure, world.counts, world.scheduler.calls)
+        yield handler.errors
     finally:
-        logging.disable(disabled)
+        klog.removeHandler(handler)
+        klog.propagate = before[0]
+        logging.disable(before[1])
 
 
 def _play(world: World) -> None:

@@ -23,6 +23,7 @@ from klog.replication.partition import ALL_IN_SYNC
 from tests.simulation.log_content import batch_of
 from tests.simulation.network import Answer
 from tests.simulation.outcomes import Attempt, CommittedOffsetModel
+from tests.simulation.producing import Producing
 from tests.simulation.schedule import SkewClock
 from tests.simulation.scheduler import stream
 from tests.simulation.scripts import FAILED, Ask, Pause, Play, Script
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 TIMEOUT_MS = 4_000
 COMMITTED_TOPIC = ("input", 0)
+_PRODUCE_VERSION = 11
 _RETRY_MS = 150
 # A producer that gives up early may have its records written late, when the transaction has ended.
 _PRODUCE_TRIES = (1, 3, 8)
@@ -213,8 +215,6 @@ class TransactionalProducer:
             yield Pause(_RETRY_MS)
 
     def _produce(self, opened: _Open, attempt: Attempt, key: TopicPartition) -> Script:
-        from tests.simulation.broker import Within
-
         clients = self._clients
         record_id, sequence = clients.new_record(), opened.sequences.get(key, 0)
         opened.sequences[key] = sequence + 1
@@ -226,14 +226,11 @@ class TransactionalProducer:
             is_transactional=True,
         )
         data = bytes(batch_of(record_id, 1_700_000_000_000 + clients.world.scheduler.now_ms, fields))
-        within = Within(self._id, opened.producer, sequence)
-
-        def handle(broker: SimulatedBroker, answer: Answer) -> None:
-            broker.produce(key, bytearray(data), ALL_IN_SYNC, record_id, answer, within)
+        producing = Producing(key, _PRODUCE_VERSION, ALL_IN_SYNC, (record_id,), (data,), self._id)
 
         for _ in range(self._random.choice(_PRODUCE_TRIES)):
-            answered = yield Ask(key, handle, True, self._random.choice(_TIMEOUTS_MS))
-            error = None if answered is FAILED else answered[0]
+            answered = yield Ask(key, producing.send, True, self._random.choice(_TIMEOUTS_MS))
+            error = None if answered is FAILED else answered[0].error
             if error is ErrorCode.NONE:
                 return
             if error in _FENCED or error in _ABORTABLE:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def undecided(world: World) -> str:
     """A transaction that is not complete; empty if all are."""
-    if not world.internal_partitions or _has_lost_transactions(world):
+    if not world.has_coordinators or _has_lost_transactions(world):
         return ""
     for broker in world.brokers.values():
         missing = broker.coordinators.undecided()

@@ -56,8 +56,10 @@ class WatchedTree(SharedTree):
 class World:
     """One run of a schedule."""
 
-    def __init__(self, schedule: Schedule, directory: str) -> None:
+    def __init__(self, schedule: Schedule, directory: str, defects: list[BaseException]) -> None:
+        """`defects` are errors that brokers log, and after which they go on."""
         self.schedule = schedule
+        self._defects = defects
         self.history = History()
         self.outcomes = Outcomes()
         self.counts: Counter[str] = Counter()
@@ -72,7 +74,8 @@ class World:
         self.times = ControllerTimes()
         self.configs: dict[str, dict[str, str]] = {}
         counts = {name: len(replicas) for name, replicas, _ in schedule.topics if name in INTERNAL}
-        self.internal_partitions = {name: counts.get(name, 1) for name in INTERNAL} if counts else {}
+        self.has_coordinators = bool(counts)
+        self.internal_partitions = {name: counts.get(name, 1) for name in INTERNAL}
         self._topic_configs: dict[str, TopicConfig] = {}
         self.brokers: dict[int, SimulatedBroker] = {}
         self._by_process: dict[Process, SimulatedBroker] = {}
@@ -252,6 +255,8 @@ class World:
             )
 
     def _after(self, process: Process) -> None:
+        for defect in self._defects:
+            raise defect
         broker = self._by_process.get(process)
         if broker is None:
             return
@@ -289,21 +294,17 @@ class World:
                 ends[broker_id] = log.log_end_offset if str(log.topic_id) == topic_id else 0
         return ends
 
-    def acknowledged(
-        self,
-        broker: SimulatedBroker,
-        topic_id: str,
-        key: tuple[str, int],
-        epoch: int,
-        offset: int,
-        record_id: int,
-    ) -> None:
-        """A broker acknowledges a record that was appended in this epoch."""
+    def acknowledged(self, broker: SimulatedBroker, key: TopicPartition, offset: int, record_id: int) -> None:
+        """A broker acknowledges a record to a producer that wants all replicas to have it."""
+        partition = broker.replicas.partitions[key]
+        assert partition.state.is_leader, (
+            f"b{broker.broker_id} acknowledges {offset} of {key}, which it does not lead"
+        )
         # The step is still under way.
-        self._check(broker, key, broker.replicas.partitions[key])
+        self._check(broker, key, partition)
         self.counts["acknowledged"] += 1
-        model = self.history.of(topic_id, key[1], key[0])
-        self.history.acknowledge(model, broker.broker_id, epoch, offset, record_id)
+        model = self.history.of(str(partition.log.topic_id), key.partition, key.topic)
+        self.history.acknowledge(model, broker.broker_id, partition.state.leader_epoch, offset, record_id)
 
 
 def directory() -> tempfile.TemporaryDirectory[str]:

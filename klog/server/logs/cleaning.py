@@ -9,9 +9,10 @@ from contextlib import ExitStack, contextmanager
 from klog.config.broker import BrokerConfig
 from klog.formats.errors import KlogError, StorageError
 from klog.formats.names import TopicPartition
-from klog.storage.cleaner.cleaner_values import CleanerConfig
+from klog.storage.cleaner.cleaner_values import CleanerConfig, CleanFunction
 from klog.storage.cleaner.log_cleaner import LogCleaner
 from klog.storage.cleaner.open_log import OpenLog
+from klog.storage.cleaner.worker import clean_in_worker
 from klog.storage.log.log_manager import LogManager
 from klog.storage.log.log_map import parent_of
 from klog.storage.log.partition_log import PartitionLog
@@ -37,7 +38,11 @@ def cleaner_config(config: BrokerConfig) -> CleanerConfig:
 
 
 def open_cleaner(
-    logs: LogManager, directories: Sequence[str], config: BrokerConfig, clock_ms: Callable[[], int]
+    logs: LogManager,
+    directories: Sequence[str],
+    config: BrokerConfig,
+    clock_ms: Callable[[], int],
+    clean: CleanFunction = clean_in_worker,
 ) -> LogCleaner:
     """The cleaner of a broker's logs, not started."""
 
@@ -56,6 +61,7 @@ def open_cleaner(
         clock_ms=clock_ms,
         on_directory_failure=disk_failed,
         on_uncleanable=set_aside,
+        clean=clean,
     )
 
 

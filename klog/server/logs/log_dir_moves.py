@@ -34,6 +34,9 @@ logger = logging.getLogger(__name__)
 _THROTTLED_PAUSE_S: Final = 0.1
 _BUSY_PAUSE_MS: Final = 20
 _RETRY_S: Final = 1.0
+NewWorker = Callable[..., Worker]
+"""Makes a worker of a name, its work and `retry_s`, as `Worker` does."""
+
 _ROLES_THAT_MOVE: Final = frozenset((Role.LEADER, Role.FOLLOWER))
 
 
@@ -72,6 +75,7 @@ class LogDirMoves:
         backoff_ms: int,
         timer_ms: Callable[[], int],
         clock_ms: Callable[[], int],
+        new_worker: NewWorker = Worker,
     ) -> None:
         self._logs = logs
         self._cleaner = cleaner
@@ -81,6 +85,7 @@ class LogDirMoves:
         self._backoff_ms = backoff_ms
         self._timer_ms = timer_ms
         self._clock_ms = clock_ms
+        self._new_worker = new_worker
         # Held while a request is carried out: two at once would make two future logs of one replica.
         self._altering = threading.Lock()
         self._lock = threading.Lock()
@@ -214,7 +219,7 @@ class LogDirMoves:
         if worker.thread is None:
             name = f"klog-alter-log-dirs-{self._workers.index(worker)}"
             buffer = bytearray(COPIED_AT_ONCE_BYTES)
-            worker.thread = Worker(name, partial(self._run, worker, buffer), retry_s=_RETRY_S)
+            worker.thread = self._new_worker(name, partial(self._run, worker, buffer), retry_s=_RETRY_S)
             worker.thread.start()
         worker.thread.wake()
 

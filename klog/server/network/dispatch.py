@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 
 from klog.formats.errors import KlogError
@@ -33,6 +34,33 @@ def work_on(request: Request, work: Work, failed: Failed) -> None:
     except Exception:
         _log.exception("Closing %s: the handler failed at %r", request.connection, request)
         _give_up(request)
+
+
+def serve_frame(
+    connection: Connection,
+    frame: bytearray,
+    now_ms: int,
+    may_block: Callable[[int, int], bool],
+    work: Work,
+    failed: Failed,
+) -> bool:
+    """Has one request handled; False if it belongs on an I/O thread. Then, and until its answer is there, it
+    is in flight.
+    """
+    try:
+        request = Request(connection, frame, now_ms)
+    except KlogError as error:
+        log_closing(connection, error)
+        connection.closing = True
+        return True
+    connection.in_flight = request
+    if may_block(request.api_key, request.api_version):
+        request.queued_ns = time.perf_counter_ns()
+        return False
+    work_on(request, work, failed)
+    if not request.park():
+        queue_answer(request)
+    return True
 
 
 def run_on(connection: Connection, run: Run, buffer: bytearray, start: int, end: int) -> int:

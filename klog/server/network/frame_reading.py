@@ -8,24 +8,22 @@ from __future__ import annotations
 
 import logging
 import ssl
-import time
 from collections import deque
 from collections.abc import Callable
 from enum import Enum, auto
 from typing import Final
 
-from klog.formats.errors import KlogError
 from klog.protocol.errors import MalformedMessageError
 from klog.protocol.primitives import INT16, INT32
 from klog.server.network.connection import Connection
 from klog.server.network.connection_registry import ConnectionRegistry
-from klog.server.network.dispatch import log_closing, queue_answer, run_on, work_on
+from klog.server.network.dispatch import log_closing, run_on, serve_frame
 from klog.server.network.large_frame import LargeFrame
 from klog.server.network.memory_pool import MemoryPool
 from klog.server.network.opening import Opening
 from klog.server.network.phases import Phase
 from klog.server.network.poller import READABLE
-from klog.server.network.request import Handler, Request
+from klog.server.network.request import Handler
 from klog.server.network.sending import Sender
 from klog.server.network.settings import NetworkSettings
 
@@ -326,20 +324,7 @@ class FrameReader:
 
     def _handle(self, connection: Connection, frame: bytearray) -> bool:
         """Has one small request handled; False if it belongs on an I/O thread."""
-        try:
-            request = Request(connection, frame, self.now_ms)
-        except KlogError as error:
-            log_closing(connection, error)
-            connection.closing = True
-            return True
-        connection.in_flight = request
-        if self._may_block(request.api_key, request.api_version):
-            request.queued_ns = time.perf_counter_ns()
-            return False
-        work_on(request, self._work, self._failed)
-        if not request.park():
-            queue_answer(request)
-        return True
+        return serve_frame(connection, frame, self.now_ms, self._may_block, self._work, self._failed)
 
 
 def _requests_in(buffer: bytearray, size: int) -> int:

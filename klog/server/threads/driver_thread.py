@@ -65,6 +65,12 @@ class DriverRun(Generic[Request, Answer]):
     def run(self) -> float | None:
         """Carry out all steps that are due; the seconds until the next one, None: until `wake`."""
         self._runner = threading.get_ident()
+        try:
+            return self._carry_out_steps()
+        finally:
+            self._runner = None
+
+    def _carry_out_steps(self) -> float | None:
         while not self.is_stopped:
             if self._replies:
                 self._take(*self._replies.popleft())

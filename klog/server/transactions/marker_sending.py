@@ -154,13 +154,13 @@ class MarkerSending:
 def _ask(broker_id: int, connection: ReconnectingConnection, request: MarkerRequest) -> MarkerErrors:
     body = write_markers(_VERSION, request.markers)
     try:
-        return connection.request(ApiKey.WRITE_TXN_MARKERS, _VERSION, (body,), _answer)
+        return connection.request(ApiKey.WRITE_TXN_MARKERS, _VERSION, (body,), answer_of)
     except KlogError as lost:
         logger.info("markers for broker %d are sent again: %s", broker_id, lost)
         raise
 
 
-def _answer(version: int, body: Buffer) -> MarkerErrors:
+def answer_of(version: int, body: Buffer) -> MarkerErrors:
     """The errors of a WriteTxnMarkers answer."""
     return {
         producer_id: {partition: known_error(error) for partition, error in errors.items()}

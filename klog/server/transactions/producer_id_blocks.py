@@ -9,14 +9,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from queue import SimpleQueue
+from functools import partial
 from typing import Final
 
 from klog.config.broker import BrokerConfig
 from klog.config.kafka_versions import is_before
 from klog.formats.errors import KlogError
 from klog.metadata.errors import MetadataError
-from klog.metadata.producer_ids import ProducerIds, allocate_producer_ids
+from klog.metadata.producer_ids import (
+    AskForBlock,
+    OnBlock,
+    ProducerIds,
+    allocate_producer_ids,
+    allocating,
+)
 from klog.metadata.store import MetadataStore
 from klog.metadata.values import ProducerIdBlock
 from klog.protocol.apis import ApiKey
@@ -38,42 +44,45 @@ def open_producer_ids(
     to_controller: ToController,
 ) -> ProducerIds:
     """The producer ids of a broker."""
-
-    def from_tree() -> ProducerIdBlock:
-        return allocate_producer_ids(store, broker_id)
+    from_tree = partial(allocate_producer_ids, store, broker_id)
 
     def run(task: Callable[[], None]) -> None:
         threading.Thread(target=task, name="klog-producer-ids", daemon=True).start()
 
     if not config.text("zookeeper.connect"):
-        return ProducerIds(from_tree)  # the embedded store is always there
+        return ProducerIds(allocating(from_tree))  # the embedded store is always there
     # ZooKeeper or the controller may be gone, and requests of others must not wait for them.
     if is_before(config.text("inter.broker.protocol.version") or "", _BY_CONTROLLER_FROM):
-        return ProducerIds(from_tree, run)
+        return ProducerIds(allocating(from_tree, run))
     timeout_ms = config.number("request.timeout.ms")
-    return ProducerIds(
-        lambda: ask_controller(to_controller, broker_id, lambda: registration.epoch, timeout_ms), run
-    )
+    return ProducerIds(from_controller(to_controller, broker_id, lambda: registration.epoch, timeout_ms))
 
 
-def ask_controller(
+def from_controller(
     to_controller: ToController, broker_id: int, broker_epoch: Callable[[], int], timeout_ms: int
-) -> ProducerIdBlock:
-    """The block that the controller allocates; waits for it. Raises `MetadataError`."""
-    answers: SimpleQueue[Entity | KlogError] = SimpleQueue()
+) -> AskForBlock:
+    """Asks the controller for blocks."""
 
-    def request(version: int) -> Entity:
+    def build_request(version: int) -> Entity:
         asked = request_class(ApiKey.ALLOCATE_PRODUCER_IDS, version)
         return build(asked, broker_id=broker_id, broker_epoch=broker_epoch())
 
-    to_controller.send(ApiKey.ALLOCATE_PRODUCER_IDS, request, answers.put, timeout_ms=timeout_ms)
-    answer = answers.get()
+    def ask(on_block: OnBlock) -> None:
+        def answered(answer: Entity | KlogError) -> None:
+            on_block(_block_of(answer, broker_id))
+
+        to_controller.send(ApiKey.ALLOCATE_PRODUCER_IDS, build_request, answered, timeout_ms=timeout_ms)
+
+    return ask
+
+
+def _block_of(answer: Entity | KlogError, broker_id: int) -> ProducerIdBlock | MetadataError:
     if isinstance(answer, KlogError):
-        raise MetadataError(f"the controller allocates no producer ids: {answer}")
+        return MetadataError(f"the controller allocates no producer ids: {answer}")
     error = known_error(answer.error_code)
     if error is not ErrorCode.NONE:
-        raise MetadataError(f"the controller allocates no producer ids: {error.name}")
+        return MetadataError(f"the controller allocates no producer ids: {error.name}")
     first, count = answer.producer_id_start, answer.producer_id_len
     if first < 0 or count <= 0:
-        raise MetadataError(f"the controller allocated {count} producer ids from {first} on")
+        return MetadataError(f"the controller allocated {count} producer ids from {first} on")
     return ProducerIdBlock(broker_id, first, first + count - 1)

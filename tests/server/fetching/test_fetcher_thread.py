@@ -9,9 +9,7 @@ from pathlib import Path
 import pytest
 
 from klog.drivers.fetching import FetchDriver, FetchListeners
-from klog.protocol.entity_fields import Entity
 from klog.protocol.errors import ConnectionLostError
-from klog.protocol.messages import decode_response, encode_request
 from klog.replication.fetching.fetcher import Fetcher
 from klog.replication.fetching.values import AskEpochEnds, AskOffsets, EpochAsked, FetchSettings
 from klog.replication.following import start_of
@@ -62,19 +60,14 @@ class Wire:
             self.close()
             raise ConnectionLostError("cut")
         sent = FakeRequest(api_key, version, memoryview(b"".join(body)))
-        self.node.handler.handle(sent)
-        self.node.pass_time(500)  # what waits for records is answered now
-        return decode(version, sent.answer)
-
-    def send(self, request: Entity, timeout_ms: int | None = None) -> Entity:
-        api_key, version = int(request.__api_key__), int(request.__version__)
-        sent = FakeRequest(api_key, version, memoryview(encode_request(request)))
         handlers = {
+            1: self.node.handler,
             2: ListOffsetsHandler(self.node.lookup, self.node.clock),
             23: OffsetsForLeaderEpochHandler(self.node.lookup),
         }
         handlers[api_key].handle(sent)
-        return decode_response(api_key, version, sent.answer)
+        self.node.pass_time(500)  # what waits for records is answered now
+        return decode(version, sent.answer)
 
 
 class Copy:

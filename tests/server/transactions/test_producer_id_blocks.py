@@ -13,7 +13,7 @@ from klog.metadata.values import ProducerIdBlock
 from klog.protocol.apis import ApiKey
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.errors import RequestTimeoutError
-from klog.server.transactions.producer_id_blocks import ask_controller
+from klog.server.transactions.producer_id_blocks import from_controller
 
 
 class Controller:
@@ -35,7 +35,9 @@ def answer(error: int = ErrorCode.NONE, first: int = 3_000, count: int = 1_000) 
 
 def test_the_controller_allocates_a_block_for_this_broker_and_its_epoch() -> None:
     controller = Controller(answer())
-    assert ask_controller(controller, 2, lambda: 77, 5_000) == ProducerIdBlock(2, 3_000, 3_999)
+    outcomes: list[Any] = []
+    from_controller(controller, 2, lambda: 77, 5_000)(outcomes.append)
+    assert outcomes == [ProducerIdBlock(2, 3_000, 3_999)]
     (asked,) = controller.asked
     assert (asked.broker_id, asked.broker_epoch) == (2, 77)
 
@@ -52,5 +54,8 @@ def test_the_controller_allocates_a_block_for_this_broker_and_its_epoch() -> Non
     ],
 )
 def test_without_a_block_there_is_an_error_after_which_clients_try_again(given: Any) -> None:
-    with pytest.raises(MetadataError, match="the controller allocate"):
-        ask_controller(Controller(given), 2, lambda: 77, 5_000)
+    outcomes: list[Any] = []
+    from_controller(Controller(given), 2, lambda: 77, 5_000)(outcomes.append)
+    (outcome,) = outcomes
+    assert isinstance(outcome, MetadataError)
+    assert str(outcome).startswith("the controller allocate")

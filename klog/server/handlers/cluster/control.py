@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final, Protocol, TypeVar
+from typing import Final, Protocol
 
 from klog.formats.names import TopicPartition
 from klog.metadata.cache import MetadataCache
@@ -30,8 +30,6 @@ from klog.server.handlers.topics.topic_waits import DelayedElection, DelayedTopi
 from klog.server.network.request import Request
 
 _ANY_EPOCH: Final = -1
-
-RequestT = TypeVar("RequestT", LeaderAndIsrRequest, StopReplicaRequest)
 
 
 class Replicas(Protocol):
@@ -59,28 +57,32 @@ class ControlHandler:
     def leader_and_isr(self, request: Request) -> None:
         """Lead and follow partitions."""
         wanted: LeaderAndIsrRequest = entity_of(request)
-        answer = self._answer(wanted, self.replicas.leader_and_isr)
-        request.respond([encode_response(leader_and_isr_response(wanted, answer))])
+        request.respond([encode_response(leader_and_isr_response(wanted, self.carry_out(wanted)))])
 
     def stop_replica(self, request: Request) -> None:
         """Stop replicas, and delete some of them."""
-        wanted: StopReplicaRequest = entity_of(request)
-        answer = self._answer(wanted, self.replicas.stop_replicas)
-        request.respond([encode_response(stop_replica_response(answer))])
+        request.respond([encode_response(stop_replica_response(self.carry_out(entity_of(request))))])
 
     def update_metadata(self, request: Request) -> None:
         """Update the metadata cache, and complete the requests that wait for it."""
-        wanted: UpdateMetadataRequest = entity_of(request)
-        error = ErrorCode.NONE
-        if self._is_stale(wanted):
-            error = ErrorCode.STALE_BROKER_EPOCH
-        elif not self.replicas.accepts(wanted.controller_epoch):
-            error = ErrorCode.STALE_CONTROLLER_EPOCH
-        else:
-            self._update(wanted)
+        error = self.carry_out(entity_of(request)).error
         request.respond([encode_response(UpdateMetadataResponse(error_code=error))])
 
-    def _update(self, wanted: UpdateMetadataRequest) -> None:
+    def carry_out(self, wanted: ControlRequest) -> ControlResponse:
+        """What the controller wants, unless it was meant for an earlier registration of this broker."""
+        if wanted.broker_epoch != _ANY_EPOCH and wanted.broker_epoch < self.broker_epoch():
+            return ControlResponse(ErrorCode.STALE_BROKER_EPOCH)
+        match wanted:
+            case LeaderAndIsrRequest():
+                return self.replicas.leader_and_isr(wanted)
+            case StopReplicaRequest():
+                return self.replicas.stop_replicas(wanted)
+            case _:
+                return self._update(wanted)
+
+    def _update(self, wanted: UpdateMetadataRequest) -> ControlResponse:
+        if not self.replicas.accepts(wanted.controller_epoch):
+            return ControlResponse(ErrorCode.STALE_CONTROLLER_EPOCH)
         gone = self.cache.update(wanted)
         if gone:
             self.partitions_gone(gone)
@@ -90,12 +92,4 @@ class ControlHandler:
         if self.election_purgatory.waiting:
             for partition, _ in partition_states(wanted.topic_states):
                 self.election_purgatory.check_and_complete(partition)
-
-    def _answer(self, wanted: RequestT, carry_out: Callable[[RequestT], ControlResponse]) -> ControlResponse:
-        if self._is_stale(wanted):
-            return ControlResponse(ErrorCode.STALE_BROKER_EPOCH)
-        return carry_out(wanted)
-
-    def _is_stale(self, wanted: ControlRequest) -> bool:
-        """Whether the request was meant for an earlier registration of this broker."""
-        return wanted.broker_epoch != _ANY_EPOCH and wanted.broker_epoch < self.broker_epoch()
+        return ControlResponse()

@@ -1,0 +1,134 @@
+"""What the network threads of a simulated broker do: frames in, frames out, by the real broker's handlers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+from klog.protocol.primitives import INT32
+from klog.server.handlers.dispatch import Dispatcher
+from klog.server.network.connection import Connection
+from klog.server.network.dispatch import queue_answer, run_on, serve_frame, work_on
+from klog.server.network.outbound import Outbound
+from klog.server.network.request import Request
+from klog.server.network.settings import Listener
+from klog.server.startup.routes import Collaborators, routes
+from tests.simulation.scheduler import stream
+
+if TYPE_CHECKING:
+    from tests.simulation.broker import SimulatedBroker
+
+_LISTENER = Listener("PLAINTEXT", "localhost", 0)
+_PEER = ("client", 0)
+# The share of messages that are offered to the paths for usual frames.
+_RUNS = 0.7
+
+
+class _Output:
+    """The socket of a connection; it takes everything. `on_sent` is told of what is sent at a time."""
+
+    def __init__(self, on_sent: Callable[[bytes], object]) -> None:
+        self.sent = bytearray()
+        self._on_sent = on_sent
+
+    def send(self, data: bytes) -> int:
+        self.sent += data
+        self._on_sent(bytes(data))
+        return len(data)
+
+
+def _ignore(_sent: bytes) -> None:
+    """The answers are looked at when all are there."""
+
+
+class ServedConnection(Connection):
+    """A connection on which one message comes: one request, or several that a client sends together."""
+
+    __slots__ = ("answer", "buffer", "is_served", "output", "position", "uses_runs")
+
+    def __init__(
+        self,
+        serving: Serving,
+        frames: bytes,
+        answer: Callable[[bytes], None],
+        on_sent: Callable[[bytes], object],
+        uses_runs: bool,
+    ):
+        self.output = _Output(on_sent)
+        super().__init__(cast(Any, self.output), _LISTENER, _PEER, cast(Any, serving))
+        # As for TLS: file slices are read into memory.
+        self.outbound = Outbound(tls=True, is_cached=lambda _: True)
+        self.buffer = bytearray(frames)
+        self.position = 0
+        self.answer = answer
+        self.uses_runs = uses_runs
+        self.is_served = False
+
+
+class Serving:
+    """Serves messages. By the seed some are offered to the paths for usual frames, as all are in a broker."""
+
+    memory = None
+
+    def __init__(self, broker: SimulatedBroker, parts: Collaborators) -> None:
+        self._dispatcher = Dispatcher(routes(parts), parts.counters, parts.clock_ns)
+        self._broker = broker
+        self._random = stream(broker.world.schedule.seed, "serving", broker.broker_id, broker.world.starts)
+
+    def serve(
+        self,
+        frames: bytes,
+        answer: Callable[[bytes], None],
+        on_sent: Callable[[bytes], object] = _ignore,
+    ) -> None:
+        """Handle requests. `answer` is called once, with all their answers; not at all if the connection
+        breaks. `on_sent` is told of answers when they are sent.
+        """
+        uses_runs = self._random.random() < _RUNS
+        self._go_on(ServedConnection(self, frames, answer, on_sent, uses_runs))
+
+    def complete(self, request: Request) -> None:
+        """An answer is there that the connection waits for. In the broker another thread calls this."""
+        connection = cast(ServedConnection, request.connection)
+        if not connection.is_served:
+            self._go_on(connection)
+
+    def _go_on(self, connection: ServedConnection) -> None:
+        """Do what `FrameReader` and an I/O thread do, as far as answers are there."""
+        buffer, end = connection.buffer, len(connection.buffer)
+        connection.is_served = True
+        while not connection.closing:
+            request = connection.in_flight
+            if request is not None:
+                if not request.answered:
+                    break
+                queue_answer(request)
+            elif connection.position == end:
+                break
+            else:
+                self._serve_next(connection, buffer, end)
+            connection.outbound.flush(connection.socket)
+        connection.is_served = False
+        if connection.in_flight is None and not connection.closing:
+            connection.answer(bytes(connection.output.sent))
+
+    def _serve_next(self, connection: ServedConnection, buffer: bytearray, end: int) -> None:
+        start = connection.position
+        if connection.uses_runs:
+            connection.position = run_on(connection, self._dispatcher.handle_run, buffer, start, end)
+            if connection.position > start:
+                self._broker.world.counts["frames in runs"] += 1
+                return
+        if connection.closing:
+            return
+        after = start + INT32.size + INT32.unpack_from(buffer, start)[0]
+        connection.position = after
+        frame = buffer[start + INT32.size : after]
+        work, failed = self._dispatcher.handle, self._dispatcher.failed
+        if serve_frame(connection, frame, 0, self._dispatcher.may_block, work, failed):
+            return
+        request = connection.in_flight
+        assert request is not None
+        request.on_io_thread = True
+        work_on(request, work, failed)
+        request.park()
