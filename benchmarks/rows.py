@@ -38,13 +38,13 @@ class Rows:
             self.taken.append(Row(self.name, load, klog, peer, ratio))
 
 
-def as_json(machine: str, rows: Sequence[Row]) -> str:
-    """The text of a file of results."""
+def as_json(machine: str, how: Mapping[str, int], rows: Sequence[Row]) -> str:
+    """The text of a file of results. `how` has the options that they depend on."""
     head = {"version": version("klog"), "machine": machine, "python": platform.python_version()}
-    return json.dumps({**head, "rows": list(map(asdict, rows))}, indent=1) + "\n"
+    return json.dumps({**head, **how, "rows": list(map(asdict, rows))}, indent=1) + "\n"
 
 
-def read(path: Path) -> tuple[Mapping[str, str], list[Row]]:
+def read(path: Path) -> tuple[Mapping[str, str | int], list[Row]]:
     """What `as_json` wrote: its head and its rows. Raises ValueError with the file if it is none."""
     try:
         found: dict[str, Any] = json.loads(path.read_text())

@@ -75,7 +75,7 @@ def main() -> int:
         bench = Bench(scratch.resolve(), chosen.rounds, **sizes, request_options=request_options)
         failed, rows = run_all(chosen.names or list(SUITE), bench)
     if chosen.json is not None:
-        chosen.json.write_text(as_json(machine, rows))
+        chosen.json.write_text(as_json(machine, {"rounds": chosen.rounds, "segment_mib": chosen.mib}, rows))
     return failed
 
 

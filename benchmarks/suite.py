@@ -184,7 +184,7 @@ def parquet(bench: Bench) -> str:
     ready = bench.output / "table.arrow"
     written = [str(bench.output / f"{name}.parquet") for name in ("klog", "pyarrow")]
     contestants = [
-        klog("dump-segment", "--format", "parquet", "--output", written[0], str(file)),
+        klog("dump-segment", "--format", "parquet", "--force", "--output", written[0], str(file)),
         program("pyarrow", "parquet_limit", "write", str(ready), written[1]),
     ]
     run_once(contestants[0])
@@ -207,7 +207,7 @@ def memory(bench: Bench) -> str:
         for contestant in (
             klog("dump-segment", "--format", "kafka", *DEEP, log),
             klog("dump-segment", "--format", "jsonl", "--bytes", "base64", log),
-            klog("dump-segment", "--format", "parquet", "--output", output, log),
+            klog("dump-segment", "--format", "parquet", "--force", "--output", output, log),
             klog("rebuild-index", "--force", str(partition)),
             klog("verify", str(partition)),
         ):

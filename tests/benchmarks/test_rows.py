@@ -16,7 +16,7 @@ def kept(path: Path, *figures: tuple[str, float, float]) -> Path:
     rows = Rows("text")
     for figure in figures:
         rows.add(*figure)
-    path.write_text(as_json("2 CPUs", rows.taken))
+    path.write_text(as_json("2 CPUs", {"rounds": 5}, rows.taken))
     return path
 
 
@@ -24,7 +24,7 @@ def test_a_file_has_each_figure_with_its_ratio_the_machine_and_the_version(tmp_p
     path = kept(tmp_path / "a.json", ("all records, wall s", 0.5, 2.0))
     head, rows = read(path)
     assert rows == [Row("text", "all records, wall s", klog=0.5, peer=2.0, ratio=0.25)]
-    assert head.keys() == {"version", "machine", "python"}
+    assert head.keys() == {"version", "machine", "python", "rounds"}
     assert head["machine"] == "2 CPUs"
     assert json.loads(path.read_text())["rows"][0]["ratio"] == 0.25
 
