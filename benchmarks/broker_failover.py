@@ -32,7 +32,7 @@ from klog.protocol.apis import ApiKey
 from klog.protocol.channel import Channel
 from klog.protocol.entity_fields import Entity
 from klog.protocol.interbroker.controlled_shutdown import ControlledShutdownRequest
-from klog.protocol.messages import build, request_class, request_struct
+from klog.protocol.messages import build, request_class
 from tests.peers.zookeeper import ZooKeeperServer
 
 _BROKERS = 3
@@ -50,9 +50,7 @@ _CONFIG: dict[str, str | int] = {
 def metadata_request(topic: str | None) -> Entity:
     """Asks for one topic, or (None) for the brokers only."""
     api, version = ApiKey.METADATA, 8
-    topics = (
-        () if topic is None else (build(request_struct(api, version, "MetadataRequestTopic"), name=topic),)
-    )
+    topics = () if topic is None else [{"name": topic}]
     return build(
         request_class(api, version),
         topics=topics,

@@ -23,7 +23,7 @@ from benchmarks.broker_failover import KINDS, Cluster, cluster
 from benchmarks.measure import MIB, BenchmarkError, judge
 from benchmarks.rows import Rows
 from klog.protocol.apis import ApiKey
-from klog.protocol.messages import build, request_class, request_struct
+from klog.protocol.messages import build, request_class
 
 _GIB = 1 << 30
 _VALUE_BYTES = 1000
@@ -81,11 +81,8 @@ def copy(found: Cluster, topic: str, size_bytes: int) -> Copied:
 
 def _reassign(found: Cluster, topic: str, replicas: tuple[int, ...]) -> None:
     api, version = ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0
-    partition = build(
-        request_struct(api, version, "ReassignablePartition"), partition_index=0, replicas=replicas
-    )
-    wanted = build(request_struct(api, version, "ReassignableTopic"), name=topic, partitions=(partition,))
-    request = build(request_class(api, version), timeout=timedelta(seconds=60), topics=(wanted,))
+    wanted = {"name": topic, "partitions": [{"partition_index": 0, "replicas": replicas}]}
+    request = build(request_class(api, version), timeout=timedelta(seconds=60), topics=[wanted])
     answer = found.ask(found.controller(), request)
     if answer.error_code or answer.responses[0].partitions[0].error_code:
         raise BenchmarkError(f"the reassignment was answered {answer}")

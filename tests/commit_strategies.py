@@ -9,7 +9,8 @@ from datetime import timedelta
 from hypothesis import strategies as st
 
 from klog.protocol.apis import ApiKey
-from klog.protocol.messages import build, encode_request, encode_request_header, request_class, request_struct
+from klog.protocol.messages import build, encode_request, encode_request_header, request_class
+from tests.entity_structs import request_struct
 from tests.request_strategies import damaged_frames, framed
 
 LEADER_EPOCH = 2

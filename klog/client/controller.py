@@ -17,7 +17,7 @@ from klog.protocol.apis import ApiKey
 from klog.protocol.entity_fields import Entity, Value
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.errors import ChannelError
-from klog.protocol.messages import build_nested, error_codes, request_class, response_class
+from klog.protocol.messages import build, error_codes, request_class, response_class
 
 NO_CONTROLLER: Final = -1
 
@@ -34,7 +34,7 @@ def ask_controller(
 ) -> Entity:
     """The controller's answer. Finds the controller again while one of its error codes is NOT_CONTROLLER.
 
-    `values` are those of all versions, as `build_nested` takes them; `check` may refuse a version. No other
+    `values` are those of all versions, as `build` takes them; `check` may refuse a version. No other
     failure is retried, for it leaves open whether the change was made. Raises ClientError, ChannelError.
     """
     retry = cluster.new_retry()
@@ -42,7 +42,7 @@ def ask_controller(
         connection = controller_connection(cluster, retry)
         version = connection.version_of(api_key)
         check(version)
-        answer = connection.send(build_nested(request_class(api_key, version), values))
+        answer = connection.send(build(request_class(api_key, version), **values))
         if ErrorCode.NOT_CONTROLLER not in error_codes(response_class(api_key, version), answer):
             return answer
         retry.failed(RefusedError(api_key.name, ErrorCode.NOT_CONTROLLER))

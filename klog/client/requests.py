@@ -12,7 +12,7 @@ from klog.formats.names import TopicPartition
 from klog.protocol.apis import ApiKey
 from klog.protocol.entity_fields import Entity, Value
 from klog.protocol.error_codes import ErrorCode
-from klog.protocol.messages import build_nested, request_class
+from klog.protocol.messages import build, request_class
 
 
 def ask(
@@ -26,11 +26,11 @@ def ask(
 ) -> Entity:
     """What a broker answers to a request of the highest version that both sides support.
 
-    `values` are those of all versions, as `build_nested` takes them. `wait_ms` limits the answer.
+    `values` are those of all versions, as `build` takes them. `wait_ms` limits the answer.
     Raises ChannelError, UnsupportedApiError.
     """
     version = connection.version_of(api_key, at_most)
-    return connection.send(build_nested(request_class(api_key, version), values), wait_ms)
+    return connection.send(build(request_class(api_key, version), **values), wait_ms)
 
 
 def refusal(answer: Entity, what: str) -> RefusedError | None:

@@ -11,7 +11,7 @@ The messages of Produce and Fetch have modules of their own (`produce_request` a
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
 from functools import cache
 from importlib import import_module
@@ -104,39 +104,6 @@ def response_class(api_key: int, version: int) -> type:
     return _entity_class(api_key, version, "Response")
 
 
-@cache
-def request_struct(api_key: int, version: int, name: str) -> type:
-    """A class that a request is made of, by the name that Kafka's schema gives it.
-
-    Raises UnsupportedApiError, AttributeError.
-    """
-    return _struct(request_class(api_key, version), name)
-
-
-@cache
-def response_struct(api_key: int, version: int, name: str) -> type:
-    """A class that a response is made of, by the name that Kafka's schema gives it.
-
-    Raises UnsupportedApiError, AttributeError.
-    """
-    return _struct(response_class(api_key, version), name)
-
-
-def _struct(message: type, name: str) -> type:
-    for found in _structs(message):
-        if found.__name__ == name:
-            return found
-    raise AttributeError(f"{message.__name__} has no {name}")
-
-
-def _structs(entity_type: type) -> Iterator[type]:
-    """The classes that a message is made of."""
-    yield entity_type
-    for field in _fields(entity_type).values():
-        if field.struct is not None:
-            yield from _structs(field.struct)
-
-
 def _entity_class(api_key: int, version: int, kind: str) -> type:
     api = SPOKEN.get(api_key)
     if api is None or not api.has(version) or (module_name := api.module_name(version)) is None:
@@ -176,32 +143,41 @@ def _fields(entity_type: type) -> Mapping[str, EntityField]:
     return {field.name: field for field in entity_fields(entity_type)}
 
 
+@cache
+def struct_of(entity_type: type, name: str) -> type:
+    """The class of a field that is a struct or an array of structs. Raises KeyError, TypeError for others."""
+    struct = _fields(entity_type)[name].struct
+    if struct is None:
+        raise TypeError(f"{name} of {entity_type.__name__} is no struct")
+    return struct
+
+
 def build(entity_type: type, /, **values: Value) -> Entity:
     """An entity from the values of all versions: fields that this version does not have are left out.
 
-    So a handler needs no code for single versions.
+    So no code is needed for single versions. Structs may be given as mappings, arrays as any iterables, and
+    durations in milliseconds.
     """
-    names = _fields(entity_type)
-    return entity_type(**{name: value for name, value in values.items() if name in names})
-
-
-def build_nested(entity_type: type, values: Mapping[str, Value]) -> Entity:
-    """As `build`, with mappings for structs, any iterables for arrays, and milliseconds for durations."""
     fields = _fields(entity_type)
     return entity_type(
-        **{name: _nested(fields[name], value) for name, value in values.items() if name in fields}
+        **{name: _value(fields[name], value) for name, value in values.items() if name in fields}
     )
 
 
-def _nested(field: EntityField, value: Value) -> Value:
+def _value(field: EntityField, value: Value) -> Value:
     if value is None:
         return None
     if field.array:
-        return tuple(value if field.struct is None else (build_nested(field.struct, each) for each in value))
+        return tuple(value if field.struct is None else [_struct(field.struct, each) for each in value])
     if field.struct is not None:
-        return build_nested(field.struct, value)
-    is_duration = str(field.kafka_type).startswith("timedelta")
-    return timedelta(milliseconds=value) if is_duration else value
+        return _struct(field.struct, value)
+    if isinstance(value, int) and str(field.kafka_type).startswith("timedelta"):
+        return timedelta(milliseconds=value)
+    return value
+
+
+def _struct(struct: type, value: Value) -> Entity:
+    return build(struct, **value) if isinstance(value, Mapping) else value
 
 
 def error_codes(entity_type: type, entity: Entity) -> set[int]:

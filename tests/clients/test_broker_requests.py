@@ -18,7 +18,7 @@ from klog.protocol.apis import ApiKey
 from klog.protocol.channel import Channel
 from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
-from klog.protocol.messages import build, request_class, request_struct
+from klog.protocol.messages import build, request_class
 from klog.protocol.produce_request import ProduceRequest, encode_produce_request
 from klog.protocol.produce_response import decode_produce_response
 from klog.server.transactions.marker_sending import MarkerSending
@@ -26,6 +26,7 @@ from klog.server.transactions.verifying import Verifying
 from klog.storage.log.scheduler import monotonic_ms
 from tests.clients.python_clients import ConfluentKafka, Sent
 from tests.clients.transactors import ConfluentTransactor
+from tests.entity_structs import request_struct
 from tests.waiting import eventually
 
 THERE = 1  # whatever the broker's own id is

@@ -12,11 +12,12 @@ import pytest
 from klog.protocol.apis import ApiKey
 from klog.protocol.channel import Channel
 from klog.protocol.error_codes import ErrorCode
-from klog.protocol.messages import build, request_class, request_struct
+from klog.protocol.messages import build, request_class
 from klog.testing.topics import create_topic
 from tests.clients.brokers import klog_or_kafka4
 from tests.clients.test_consumer_protocol import CONFIG as PROTOCOL_CONFIG
 from tests.clients.test_consumer_protocol import ConsumerMember
+from tests.entity_structs import request_struct
 from tests.waiting import eventually
 
 CONFIG = {**PROTOCOL_CONFIG, "offsets.retention.check.interval.ms": 200}

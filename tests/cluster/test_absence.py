@@ -22,7 +22,7 @@ from klog.protocol.channel import Channel
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.errors import ChannelError
 from klog.protocol.fetch_request import FetchPartition, FetchRequest
-from klog.protocol.messages import build, request_class, request_struct
+from klog.protocol.messages import build, request_class
 from tests.cluster.agreement import differences
 from tests.cluster.faults import EXPIRY_S
 from tests.cluster.members import Kind
@@ -30,6 +30,7 @@ from tests.cluster.reading import check
 from tests.cluster.tools import ClusterTools
 from tests.cluster.tree import Partition
 from tests.cluster.world import Cluster, cluster, kinds
+from tests.entity_structs import request_struct
 from tests.peers.kafka import KafkaPeer
 from tests.peers.tool_server import ToolServer
 from tests.swap.clients import Writer, Written

@@ -16,16 +16,10 @@ from klog.kernel.batch_builder import BatchFields, RecordData, build_batch
 from klog.protocol.apis import ApiKey
 from klog.protocol.fetch_request import FetchPartition, FetchRequest, FetchTopic, encode_fetch_request
 from klog.protocol.fetch_response import decode_fetch_response
-from klog.protocol.messages import (
-    build,
-    decode_response,
-    encode_request,
-    encode_response,
-    request_class,
-    request_struct,
-)
+from klog.protocol.messages import build, decode_response, encode_request, encode_response, request_class
 from klog.protocol.produce_request import ProduceRequest, encode_produce_request
 from klog.protocol.produce_response import decode_produce_response
+from tests.entity_structs import request_struct
 
 _UUID: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _RANDOM_ID: Final = re.compile(rf"(.*)-{_UUID}", re.DOTALL)

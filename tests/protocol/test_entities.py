@@ -20,16 +20,9 @@ from klog.protocol.entity_writer import write_entity
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.errors import MalformedMessageError, UnencodableMessageError
 from klog.protocol.interbroker.update_metadata import UpdateMetadataRequest
-from klog.protocol.messages import (
-    build,
-    build_nested,
-    error_codes,
-    request_class,
-    request_struct,
-    response_class,
-    response_struct,
-)
+from klog.protocol.messages import build, error_codes, request_class, response_class, struct_of
 from klog.protocol.primitives import read_bytes, read_string, read_tags, read_uvarint, write_string
+from tests.entity_structs import request_struct, response_struct
 from tests.protocol.entities import entities
 
 EMPTY_UPDATE = UpdateMetadataRequest(controller_id=1, controller_epoch=2, topic_states=(), live_brokers=())
@@ -160,12 +153,11 @@ def test_an_entity_is_built_from_the_values_that_its_version_has():
         assert getattr(built, "topic_id", None) == expected
 
 
-def test_a_struct_of_the_same_name_differs_between_request_and_response():
-    cursor_of_request = request_struct(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, "Cursor")
-    cursor_of_response = response_struct(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, "Cursor")
-    assert cursor_of_request is not cursor_of_response
-    with pytest.raises(AttributeError):
-        request_struct(ApiKey.METADATA, 12, "NoSuchStruct")
+def test_the_class_of_a_struct_is_found_by_its_field():
+    topics = struct_of(response_class(ApiKey.METADATA, 12), "topics")
+    assert topics is response_struct(ApiKey.METADATA, 12, "MetadataResponseTopic")
+    with pytest.raises(TypeError, match="is no struct"):
+        struct_of(response_class(ApiKey.METADATA, 12), "controller_id")
 
 
 def test_structs_of_a_request_are_built_of_mappings():
@@ -175,25 +167,23 @@ def test_structs_of_a_request_are_built_of_mappings():
         "topic_partitions": ({"topic": "t", "partitions": [0, 2], "unknown": 1},),
         "timeout": 1_500,
     }
-    assert build_nested(request_class(ApiKey.ELECT_LEADERS, 2), values) == build(
+    assert build(request_class(ApiKey.ELECT_LEADERS, 2), **values) == build(
         request_class(ApiKey.ELECT_LEADERS, 2),
         election_type=1,
         topic_partitions=(build(topic, topic="t", partitions=(0, 2)),),
         timeout=timedelta(milliseconds=1_500),
     )
-    whole = build_nested(request_class(ApiKey.ELECT_LEADERS, 2), values | {"topic_partitions": None})
+    whole = build(request_class(ApiKey.ELECT_LEADERS, 2), **values | {"topic_partitions": None})
     assert whole.topic_partitions is None
 
 
 def test_the_error_codes_of_an_answer_are_those_of_all_its_parts():
     kind = response_class(ApiKey.ELECT_LEADERS, 2)
     parts = [{"partition_id": number, "error_code": number + 40, "error_message": None} for number in (1, 2)]
-    answer = build_nested(
+    answer = build(
         kind,
-        {
-            "throttle_time": 0,
-            "error_code": 7,
-            "replica_election_results": [{"topic": "t", "partition_result": parts}],
-        },
+        throttle_time=0,
+        error_code=7,
+        replica_election_results=[{"topic": "t", "partition_result": parts}],
     )
     assert error_codes(kind, answer) == {7, 41, 42}

@@ -16,9 +16,10 @@ from klog.protocol.apis import ApiKey
 from klog.protocol.channel import Channel
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.errors import ChannelError
-from klog.protocol.messages import build, request_class, request_struct
+from klog.protocol.messages import build, request_class
 from klog.protocol.produce_request import ProduceRequest, encode_produce_request
 from klog.protocol.produce_response import decode_produce_response
+from tests.entity_structs import request_struct
 from tests.waiting import eventually
 
 _PRODUCE_VERSION = 9

@@ -14,7 +14,7 @@ from klog.protocol.apis import ApiKey
 from klog.protocol.entity_fields import Entity
 from klog.protocol.fetch_request import encode_fetch_request
 from klog.protocol.fetch_response import decode_fetch_response
-from klog.protocol.messages import build, decode_response, encode_request, request_class, request_struct
+from klog.protocol.messages import build, decode_response, encode_request, request_class
 from klog.replication.fetching.values import (
     AskEpochEnds,
     AskOffsets,
@@ -67,24 +67,13 @@ def _sent(request: Entity) -> tuple[int, int, bytes]:
 
 def _epoch_ends_request(request: AskEpochEnds, version: int) -> Entity:
     api_key = ApiKey.OFFSET_FOR_LEADER_EPOCH
-    topic_class = request_struct(api_key, version, "OffsetForLeaderTopic")
-    partition_class = request_struct(api_key, version, "OffsetForLeaderPartition")
-    topics = tuple(
-        build(
-            topic_class,
-            topic=topic,
-            partitions=tuple(
-                build(
-                    partition_class,
-                    partition=number,
-                    current_leader_epoch=asked.current_leader_epoch,
-                    leader_epoch=asked.leader_epoch,
-                )
-                for number, asked in partitions
-            ),
-        )
+    topics = [
+        {
+            "topic": topic,
+            "partitions": [{"partition": number, **asked._asdict()} for number, asked in partitions],
+        }
         for topic, partitions in _by_topic(request.partitions)
-    )
+    ]
     return build(request_class(api_key, version), replica_id=request.replica_id, topics=topics)
 
 
@@ -100,24 +89,20 @@ def _read_epoch_ends(version: int, body: memoryview) -> dict[TopicPartition, Epo
 
 def _offsets_request(request: AskOffsets, version: int) -> Entity:
     api_key = ApiKey.LIST_OFFSETS
-    topic_class = request_struct(api_key, version, "ListOffsetsTopic")
-    partition_class = request_struct(api_key, version, "ListOffsetsPartition")
-    topics = tuple(
-        build(
-            topic_class,
-            name=topic,
-            partitions=tuple(
-                build(
-                    partition_class,
-                    partition_index=number,
-                    current_leader_epoch=leader_epoch,
-                    timestamp=request.timestamp,
-                )
+    topics = [
+        {
+            "name": topic,
+            "partitions": [
+                {
+                    "partition_index": number,
+                    "current_leader_epoch": leader_epoch,
+                    "timestamp": request.timestamp,
+                }
                 for number, leader_epoch in partitions
-            ),
-        )
+            ],
+        }
         for topic, partitions in _by_topic(request.partitions)
-    )
+    ]
     return build(
         request_class(api_key, version),
         replica_id=request.replica_id,

@@ -6,18 +6,23 @@ the version does not have.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from datetime import timedelta
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 from klog.protocol.entity_fields import Entity, Value
-from klog.protocol.messages import build, decode_request, encode_response, response_class, response_struct
+from klog.protocol.messages import build, decode_request, encode_response, response_class
 from klog.server.network.request import Request
 
 # Runs work on a request in a thread that may wait.
 InBackground: TypeAlias = Callable[[Request, Callable[[Request], None]], object]
 
-NO_THROTTLE: Final = timedelta()
+Struct: TypeAlias = Mapping[str, Value]
+"""A struct of an answer: the values of its fields in all versions, by Kafka's names."""
+
+_Value = TypeVar("_Value")
+_Partition = TypeVar("_Partition", bound=tuple[Hashable, int])
+
 _MILLISECOND: Final = timedelta(milliseconds=1)
 
 
@@ -31,18 +36,28 @@ def milliseconds(duration: timedelta) -> int:
     return duration // _MILLISECOND
 
 
-def part(request: Request, name: str, /, **values: Value) -> Entity:
-    """A struct of the answer, by its name in Kafka's schema."""
-    return build(response_struct(request.api_key, request.api_version, name), **values)
-
-
 def answer_of(request: Request, /, **values: Value) -> Entity:
     """The whole answer, unthrottled."""
-    return build(
-        response_class(request.api_key, request.api_version), **{"throttle_time": NO_THROTTLE, **values}
-    )
+    return build(response_class(request.api_key, request.api_version), **{"throttle_time": 0, **values})
 
 
 def send_answer(request: Request, /, **values: Value) -> None:
     """Answers with an entity of the request's version."""
     request.respond([encode_response(answer_of(request, **values))])
+
+
+def by_topic(
+    values: Iterable[tuple[_Partition, _Value]],
+    partition: Callable[[int, _Value], Struct],
+    *,
+    topic: str = "name",
+    partitions: str = "partitions",
+) -> list[Struct]:
+    """The topics of an answer. `partition` makes the struct of a partition from its number and value.
+
+    `topic` and `partitions` are the fields of a topic's struct.
+    """
+    found: dict[Hashable, list[Struct]] = {}
+    for (name, number), value in values:
+        found.setdefault(name, []).append(partition(number, value))
+    return [{topic: name, partitions: structs} for name, structs in found.items()]

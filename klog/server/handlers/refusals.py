@@ -22,6 +22,7 @@ from klog.metadata.errors import (
     TopicExistsError,
     UnknownTopicError,
 )
+from klog.protocol.entity_fields import Value
 from klog.protocol.error_codes import ErrorCode
 
 _log = logging.getLogger(__name__)
@@ -60,3 +61,10 @@ def refusal_of(error: KlogError) -> RefusedError:
     if code is ErrorCode.UNKNOWN_SERVER_ERROR:
         _log.error("a request is answered with %s: %s", code.name, error)
     return RefusedError(code, str(error))
+
+
+def error_fields(refused: RefusedError | None) -> Mapping[str, Value]:
+    """The fields that say how it went, with the error if there is one."""
+    if refused is None:
+        return {"error_code": ErrorCode.NONE, "error_message": None}
+    return {"error_code": refused.error, "error_message": refused.message}

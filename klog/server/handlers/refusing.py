@@ -8,14 +8,13 @@ final; a transactional one is refused at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, TypeAlias
-from uuid import UUID
+from typing import Final
 
 from klog.formats.constants import NO_PRODUCER_ID
 from klog.protocol.apis import ApiKey
-from klog.protocol.entity_fields import Entity, Value
+from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
-from klog.server.handlers.answers import entity_of, part, send_answer
+from klog.server.handlers.answers import Struct, entity_of, send_answer
 from klog.server.handlers.dispatch import Route
 from klog.server.network.request import Request
 
@@ -23,8 +22,18 @@ REFUSAL: Final = ErrorCode.POLICY_VIOLATION
 MESSAGE: Final = "These log directories are served read-only."
 _UNKNOWN: Final = -1
 
-Values: TypeAlias = Mapping[str, Value]
-_ERROR: Final = {"error_code": REFUSAL, "error_message": MESSAGE}
+# What answers say of anything that is refused. An answer takes the fields that it has.
+_REFUSED: Final[Struct] = {
+    "error_code": REFUSAL,
+    "partition_error_code": REFUSAL,
+    "error_message": MESSAGE,
+    "low_watermark": _UNKNOWN,
+    "topic_id": None,
+    "topic_config_error_code": ErrorCode.NONE,
+    "configs": None,
+    "num_partitions": _UNKNOWN,
+    "replication_factor": _UNKNOWN,
+}
 
 
 def read_only(routes: Mapping[int, Route]) -> dict[int, Route]:
@@ -54,9 +63,9 @@ def _refused_for_transactions(route: Route) -> Route:
     return route._replace(handle=handle)
 
 
-def _refusing(answer: Callable[[Request, Entity], Values]) -> Callable[[Request], None]:
+def _refusing(answer: Callable[[Entity], Struct]) -> Callable[[Request], None]:
     def handle(request: Request) -> None:
-        send_answer(request, **answer(request, entity_of(request)))
+        send_answer(request, **{**_REFUSED, **answer(entity_of(request))})
 
     return handle
 
@@ -64,182 +73,74 @@ def _refusing(answer: Callable[[Request, Entity], Values]) -> Callable[[Request]
 # -- the answer of each API: the resources of the request, each with the error -------------------------------
 
 
-def _create_topics(request: Request, wanted: Entity) -> Values:
-    unknown = {"topic_id": None, "topic_config_error_code": ErrorCode.NONE, "configs": None}
-    counts = {"num_partitions": _UNKNOWN, "replication_factor": _UNKNOWN}
-    topics = (
-        part(request, "CreatableTopicResult", name=each.name, **_ERROR, **unknown, **counts)
-        for each in wanted.topics
-    )
-    return {"topics": tuple(topics)}
+def _named(resources: Iterable[Entity], *fields: str) -> list[Struct]:
+    """Resources under the fields that name them in the request, too."""
+    return [{**_REFUSED, **{field: getattr(each, field) for field in fields}} for each in resources]
 
 
-def _delete_topics(request: Request, wanted: Entity) -> Values:
-    named: Iterable[tuple[str | None, UUID | None]] = (
-        ((each.name, each.topic_id) for each in wanted.topics)
-        if hasattr(wanted, "topics")
-        else ((name, None) for name in wanted.topic_names)
-    )
-    topics = (
-        part(request, "DeletableTopicResult", name=name, topic_id=topic_id, **_ERROR)
-        for name, topic_id in named
-    )
-    return {"responses": tuple(topics)}
+def _topics(asked: Iterable[Entity]) -> list[Struct]:
+    """Topics with their partitions, under all names that requests and answers have for the two."""
+    found: list[Struct] = []
+    for each in asked:
+        name = each.topic if hasattr(each, "topic") else each.name
+        parts = each.partition_indexes if hasattr(each, "partition_indexes") else each.partitions
+        numbers = [getattr(part, "partition_index", part) for part in parts]
+        results = [{**_REFUSED, "partition_index": number, "partition_id": number} for number in numbers]
+        topic = dict.fromkeys(("name", "topic", "topic_name"), name)
+        found.append({**topic, **dict.fromkeys(_PARTITIONS, results)})
+    return found
 
 
-def _create_partitions(request: Request, wanted: Entity) -> Values:
-    topics = (
-        part(request, "CreatePartitionsTopicResult", name=each.name, **_ERROR) for each in wanted.topics
-    )
-    return {"results": tuple(topics)}
+_PARTITIONS: Final = ("partitions", "partition_result", "results_by_partition")
 
 
-def _alter_configs(request: Request, wanted: Entity) -> Values:
-    resources = (
-        part(
-            request,
-            "AlterConfigsResourceResponse",
-            resource_type=each.resource_type,
-            resource_name=each.resource_name,
-            **_ERROR,
-        )
-        for each in wanted.resources
-    )
-    return {"responses": tuple(resources)}
+def _delete_topics(wanted: Entity) -> Struct:
+    if hasattr(wanted, "topics"):
+        return {"responses": _named(wanted.topics, "name", "topic_id")}
+    return {"responses": [{**_REFUSED, "name": name} for name in wanted.topic_names]}
 
 
-def _delete_records(request: Request, wanted: Entity) -> Values:
-    def topic(each: Entity) -> Entity:
-        partitions = (
-            part(
-                request,
-                "DeleteRecordsPartitionResult",
-                partition_index=one.partition_index,
-                low_watermark=_UNKNOWN,
-                error_code=REFUSAL,
-            )
-            for one in each.partitions
-        )
-        return part(request, "DeleteRecordsTopicResult", name=each.name, partitions=tuple(partitions))
-
-    return {"topics": tuple(map(topic, wanted.topics))}
+def _alter_configs(wanted: Entity) -> Struct:
+    return {"responses": _named(wanted.resources, "resource_type", "resource_name")}
 
 
-def _alter_replica_log_dirs(request: Request, wanted: Entity) -> Values:
-    def topic(each: Entity) -> Entity:
-        partitions = (
-            part(request, "AlterReplicaLogDirPartitionResult", partition_index=number, error_code=REFUSAL)
-            for number in each.partitions
-        )
-        return part(
-            request, "AlterReplicaLogDirTopicResult", topic_name=each.name, partitions=tuple(partitions)
-        )
-
-    return {"results": tuple(topic(each) for directory in wanted.dirs for each in directory.topics)}
-
-
-def _elect_leaders(request: Request, wanted: Entity) -> Values:
-    def topic(each: Entity) -> Entity:
-        partitions = (part(request, "PartitionResult", partition_id=one, **_ERROR) for one in each.partitions)
-        return part(request, "ReplicaElectionResult", topic=each.topic, partition_result=tuple(partitions))
-
-    topics = tuple(map(topic, wanted.topic_partitions or ()))
-    return {"error_code": REFUSAL, "replica_election_results": topics}
-
-
-def _alter_partition_reassignments(request: Request, wanted: Entity) -> Values:
-    def topic(each: Entity) -> Entity:
-        partitions = (
-            part(request, "ReassignablePartitionResponse", partition_index=one.partition_index, **_ERROR)
-            for one in each.partitions
-        )
-        return part(request, "ReassignableTopicResponse", name=each.name, partitions=tuple(partitions))
-
-    return {**_ERROR, "responses": tuple(map(topic, wanted.topics))}
-
-
-def _added_partitions(request: Request, topics: Iterable[Entity]) -> tuple[Entity, ...]:
-    def topic(each: Entity) -> Entity:
-        results = (
-            part(
-                request,
-                "AddPartitionsToTxnPartitionResult",
-                partition_index=number,
-                partition_error_code=REFUSAL,
-            )
-            for number in each.partitions
-        )
-        return part(
-            request, "AddPartitionsToTxnTopicResult", name=each.name, results_by_partition=tuple(results)
-        )
-
-    return tuple(map(topic, topics))
-
-
-def _add_partitions_to_txn(request: Request, wanted: Entity) -> Values:
+def _add_partitions_to_txn(wanted: Entity) -> Struct:
     if hasattr(wanted, "v3_and_below_topics"):
-        return {"results_by_topic_v3_and_below": _added_partitions(request, wanted.v3_and_below_topics)}
-    results = (
-        part(
-            request,
-            "AddPartitionsToTxnResult",
-            transactional_id=each.transactional_id,
-            topic_results=_added_partitions(request, each.topics),
-        )
+        return {"results_by_topic_v3_and_below": _topics(wanted.v3_and_below_topics)}
+    results = [
+        {"transactional_id": each.transactional_id, "topic_results": _topics(each.topics)}
         for each in wanted.transactions
-    )
-    return {"error_code": ErrorCode.NONE, "results_by_transaction": tuple(results)}
+    ]
+    return {"error_code": ErrorCode.NONE, "results_by_transaction": results}
 
 
-def _txn_offset_commit(request: Request, wanted: Entity) -> Values:
-    def topic(each: Entity) -> Entity:
-        name = "TxnOffsetCommitResponse"
-        partitions = (
-            part(request, f"{name}Partition", partition_index=one.partition_index, error_code=REFUSAL)
-            for one in each.partitions
-        )
-        return part(request, f"{name}Topic", name=each.name, partitions=tuple(partitions))
-
-    return {"topics": tuple(map(topic, wanted.topics))}
+def _write_txn_markers(wanted: Entity) -> Struct:
+    return {
+        "markers": [
+            {"producer_id": each.producer_id, "topics": _topics(each.topics)} for each in wanted.markers
+        ]
+    }
 
 
-def _write_txn_markers(request: Request, wanted: Entity) -> Values:
-    def topic(each: Entity) -> Entity:
-        partitions = (
-            part(request, "WritableTxnMarkerPartitionResult", partition_index=number, error_code=REFUSAL)
-            for number in each.partition_indexes
-        )
-        return part(request, "WritableTxnMarkerTopicResult", name=each.name, partitions=tuple(partitions))
-
-    markers = (
-        part(
-            request,
-            "WritableTxnMarkerResult",
-            producer_id=each.producer_id,
-            topics=tuple(map(topic, each.topics)),
-        )
-        for each in wanted.markers
-    )
-    return {"markers": tuple(markers)}
+def _whole(_: Entity) -> Struct:
+    return {}
 
 
-def _whole(_: Request, __: Entity) -> Values:
-    return {"error_code": REFUSAL}
-
-
-_ANSWERS: Final[Mapping[int, Callable[[Request, Entity], Values]]] = {
-    ApiKey.CREATE_TOPICS: _create_topics,
+_ANSWERS: Final[Mapping[int, Callable[[Entity], Struct]]] = {
+    ApiKey.CREATE_TOPICS: lambda wanted: {"topics": _named(wanted.topics, "name")},
     ApiKey.DELETE_TOPICS: _delete_topics,
-    ApiKey.CREATE_PARTITIONS: _create_partitions,
+    ApiKey.CREATE_PARTITIONS: lambda wanted: {"results": _named(wanted.topics, "name")},
     ApiKey.ALTER_CONFIGS: _alter_configs,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: _alter_configs,
-    ApiKey.DELETE_RECORDS: _delete_records,
-    ApiKey.ALTER_REPLICA_LOG_DIRS: _alter_replica_log_dirs,
-    ApiKey.ELECT_LEADERS: _elect_leaders,
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: _alter_partition_reassignments,
+    ApiKey.DELETE_RECORDS: lambda wanted: {"topics": _topics(wanted.topics)},
+    ApiKey.ALTER_REPLICA_LOG_DIRS: lambda wanted: {
+        "results": [topic for directory in wanted.dirs for topic in _topics(directory.topics)]
+    },
+    ApiKey.ELECT_LEADERS: lambda wanted: {"replica_election_results": _topics(wanted.topic_partitions or ())},
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: lambda wanted: {"responses": _topics(wanted.topics)},
     ApiKey.ADD_PARTITIONS_TO_TXN: _add_partitions_to_txn,
     ApiKey.ADD_OFFSETS_TO_TXN: _whole,
     ApiKey.END_TXN: _whole,
-    ApiKey.TXN_OFFSET_COMMIT: _txn_offset_commit,
+    ApiKey.TXN_OFFSET_COMMIT: lambda wanted: {"topics": _topics(wanted.topics)},
     ApiKey.WRITE_TXN_MARKERS: _write_txn_markers,
 }

@@ -12,14 +12,13 @@ from uuid import UUID
 
 from klog.formats.names import TopicPartition
 from klog.protocol.apis import ApiKey
-from klog.protocol.entity_fields import Entity
+from klog.protocol.entity_fields import Entity, Value
 from klog.protocol.error_codes import ErrorCode
-from klog.protocol.messages import build, request_class, request_struct
+from klog.protocol.messages import build, request_class
 from klog.replication.alter_partition import IsrAccepted, IsrProposal
 from klog.server.peers.broker_messages import known_error
 
 _RECOVERED: Final = 0
-_EPOCHS_FROM: Final = 3
 
 
 def alter_partition_request(
@@ -30,37 +29,30 @@ def alter_partition_request(
     topic_ids: Mapping[str, UUID],
 ) -> Entity:
     """The request for these proposals. Topics without an id are left out, because no version names them."""
-    by_topic: dict[UUID, list[Entity]] = {}
+    by_topic: dict[UUID, list[Mapping[str, Value]]] = {}
     for (topic, number), proposal in proposals.items():
         topic_id = topic_ids.get(topic)
         if topic_id is not None:
-            by_topic.setdefault(topic_id, []).append(_partition(version, number, proposal))
-    topic_data = request_struct(ApiKey.ALTER_PARTITION, version, "TopicData")
+            by_topic.setdefault(topic_id, []).append(_partition(number, proposal))
     return build(
         request_class(ApiKey.ALTER_PARTITION, version),
         broker_id=broker_id,
         broker_epoch=broker_epoch,
-        topics=tuple(
-            build(topic_data, topic_id=topic_id, partitions=tuple(partitions))
-            for topic_id, partitions in by_topic.items()
-        ),
+        topics=[
+            {"topic_id": topic_id, "partitions": partitions} for topic_id, partitions in by_topic.items()
+        ],
     )
 
 
-def _partition(version: int, number: int, proposal: IsrProposal) -> Entity:
-    members: tuple[Entity, ...] = ()
-    if version >= _EPOCHS_FROM:
-        member = request_struct(ApiKey.ALTER_PARTITION, version, "BrokerState")
-        members = tuple(build(member, broker_id=each) for each in proposal.isr)
-    return build(
-        request_struct(ApiKey.ALTER_PARTITION, version, "PartitionData"),
-        partition_index=number,
-        leader_epoch=proposal.leader_epoch,
-        new_isr=proposal.isr,
-        new_isr_with_epochs=members,
-        leader_recovery_state=_RECOVERED,
-        partition_epoch=proposal.partition_epoch,
-    )
+def _partition(number: int, proposal: IsrProposal) -> Mapping[str, Value]:
+    return {
+        "partition_index": number,
+        "leader_epoch": proposal.leader_epoch,
+        "new_isr": proposal.isr,
+        "new_isr_with_epochs": [{"broker_id": each} for each in proposal.isr],
+        "leader_recovery_state": _RECOVERED,
+        "partition_epoch": proposal.partition_epoch,
+    }
 
 
 def alter_partition_answers(

@@ -16,7 +16,7 @@ from klog.metadata.values import BrokerRegistration
 from klog.protocol.apis import ApiKey
 from klog.protocol.channel import Channel
 from klog.protocol.error_codes import ErrorCode
-from klog.protocol.messages import build, request_class, request_struct
+from klog.protocol.messages import build, request_class
 from klog.server.peers.broker_channel import Tls, channel_to
 
 _log = logging.getLogger(__name__)
@@ -95,15 +95,14 @@ def protocol_reader(listener: str, tls: Tls) -> ReadProtocol:
 def _read(channel: Channel, broker_id: int) -> str | None:
     api = ApiKey.DESCRIBE_CONFIGS
     version = channel.version_of(api)
-    resource = build(
-        request_struct(api, version, "DescribeConfigsResource"),
-        resource_type=_BROKER_RESOURCE,
-        resource_name=str(broker_id),
-        configuration_keys=(PROTOCOL,),
-    )
+    resource = {
+        "resource_type": _BROKER_RESOURCE,
+        "resource_name": str(broker_id),
+        "configuration_keys": (PROTOCOL,),
+    }
     request = build(
         request_class(api, version),
-        resources=(resource,),
+        resources=[resource],
         include_synonyms=False,
         include_documentation=False,
     )

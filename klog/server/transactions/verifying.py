@@ -22,7 +22,7 @@ from klog.protocol.apis import ApiKey
 from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.errors import UnsupportedApiError
-from klog.protocol.messages import build, request_class, request_struct
+from klog.protocol.messages import build, request_class
 from klog.server.peers.broker_messages import by_topic, known_error
 from klog.server.transactions.broker_threads import BrokerThreads, Connect
 from klog.server.transactions.verification_queue import OnVerified, Question, VerificationQueue
@@ -159,23 +159,18 @@ def _errors(result: Entity) -> VerifyErrors:
 
 
 def _request(version: int, questions: Iterable[Question]) -> Entity:
-    transaction = request_struct(ApiKey.ADD_PARTITIONS_TO_TXN, version, "AddPartitionsToTxnTransaction")
     return build(
         request_class(ApiKey.ADD_PARTITIONS_TO_TXN, version),
-        transactions=tuple(
-            build(
-                transaction,
-                transactional_id=question.transactional_id,
-                producer_id=question.producer.producer_id,
-                producer_epoch=question.producer.epoch,
-                verify_only=True,
-                topics=_topics(version, question.partitions),
-            )
+        transactions=[
+            {
+                "transactional_id": question.transactional_id,
+                "producer_id": question.producer.producer_id,
+                "producer_epoch": question.producer.epoch,
+                "verify_only": True,
+                "topics": [
+                    {"name": name, "partitions": numbers} for name, numbers in by_topic(question.partitions)
+                ],
+            }
             for question in questions
-        ),
+        ],
     )
-
-
-def _topics(version: int, partitions: Iterable[TopicPartition]) -> tuple[Entity, ...]:
-    topic_class = request_struct(ApiKey.ADD_PARTITIONS_TO_TXN, version, "AddPartitionsToTxnTopic")
-    return tuple(build(topic_class, name=name, partitions=numbers) for name, numbers in by_topic(partitions))

@@ -19,7 +19,7 @@ from klog.metadata.cache import MetadataCache
 from klog.metadata.values import BrokerRegistration, Endpoint
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.file_slice import BodyPart, FileSlice
-from klog.protocol.messages import build, decode_response, encode_request, request_class, request_struct
+from klog.protocol.messages import build, decode_response, encode_request, request_class
 from klog.replication.acknowledging import DelayedProduce
 from klog.replication.deleting import DelayedDeleteRecords
 from klog.replication.follower import FollowerFetch
@@ -42,6 +42,7 @@ from tests.control_requests import (
     update_metadata,
     update_metadata_state,
 )
+from tests.entity_structs import request_struct
 
 BROKER = 1
 OTHER_BROKER = 2

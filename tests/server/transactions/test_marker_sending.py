@@ -14,10 +14,11 @@ from klog.metadata.errors import ConnectionLossError
 from klog.protocol.apis import ApiKey
 from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
-from klog.protocol.messages import build, response_class, response_struct
+from klog.protocol.messages import build, response_class
 from klog.protocol.transaction_messages import TxnMarker
 from klog.server.transactions.marker_sending import MarkerSending
 from klog.storage.log.scheduler import monotonic_ms
+from tests.entity_structs import response_struct
 from tests.server.transactions.fake_brokers import FakeBroker, connecting
 from tests.server.transactions.markers import A0, A1, B0, Written, markers
 from tests.threads import join, started

@@ -9,9 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from klog.formats.names import TopicPartition
-from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
-from klog.server.handlers.answers import entity_of, part, send_answer
+from klog.server.handlers.answers import Struct, by_topic, entity_of, send_answer
 from klog.server.network.request import Request
 
 
@@ -29,13 +28,9 @@ class AlterReplicaLogDirsHandler:
             for topic in directory.topics
             for number in topic.partitions
         }
-        by_topic: dict[str, list[Entity]] = {}
-        for (topic, number), error in self.alter(targets).items():
-            by_topic.setdefault(topic, []).append(
-                part(request, "AlterReplicaLogDirPartitionResult", partition_index=number, error_code=error)
-            )
-        results = tuple(
-            part(request, "AlterReplicaLogDirTopicResult", topic_name=topic, partitions=tuple(partitions))
-            for topic, partitions in by_topic.items()
-        )
+        results = by_topic(self.alter(targets).items(), _result, topic="topic_name")
         send_answer(request, results=results)
+
+
+def _result(number: int, error: ErrorCode) -> Struct:
+    return {"partition_index": number, "error_code": error}

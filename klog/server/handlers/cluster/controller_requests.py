@@ -20,7 +20,7 @@ from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.interbroker.controlled_shutdown import ControlledShutdownResponse, RemainingPartition
 from klog.protocol.messages import encode_response
-from klog.server.handlers.answers import entity_of, part, send_answer
+from klog.server.handlers.answers import Struct, by_topic, entity_of, send_answer
 from klog.server.network.request import Request
 
 _EPOCHS_FROM: Final = 3
@@ -110,7 +110,8 @@ class AlterPartitionHandler:
             outcomes: Outcomes = dict(refused)
             for where, outcome in results.items():
                 outcomes[UUID(bytes=decode_uuid(where.topic_id)), where.partition] = outcome
-            _send_outcomes(request, outcomes)
+            topics = by_topic(outcomes.items(), _partition, topic="topic_id")
+            send_answer(request, error_code=ErrorCode.NONE, topics=topics)
 
         event = AlterPartition(wanted.broker_id, wanted.broker_epoch, states, request.api_version, answer)
         self._put(event)
@@ -125,27 +126,14 @@ def _state(request: Request, leader: int, each: Entity) -> LeaderAndIsr:
     return LeaderAndIsr(leader, each.leader_epoch, isr, recovery, each.partition_epoch)
 
 
-def _send_outcomes(request: Request, outcomes: Outcomes) -> None:
-    by_topic: dict[UUID | None, list[Entity]] = {}
-    for (topic_id, number), outcome in outcomes.items():
-        by_topic.setdefault(topic_id, []).append(_partition(request, number, outcome))
-    topics = [
-        part(request, "TopicData", topic_id=topic_id, partitions=tuple(entities))
-        for topic_id, entities in by_topic.items()
-    ]
-    send_answer(request, error_code=ErrorCode.NONE, topics=tuple(topics))
-
-
-def _partition(request: Request, number: int, outcome: Outcome) -> Entity:
+def _partition(number: int, outcome: Outcome) -> Struct:
     error, state = (outcome, _NO_STATE) if isinstance(outcome, ErrorCode) else (ErrorCode.NONE, outcome)
-    return part(
-        request,
-        "PartitionData",
-        partition_index=number,
-        error_code=error,
-        leader_id=state.leader,
-        leader_epoch=state.leader_epoch,
-        isr=state.isr,
-        leader_recovery_state=int(state.recovery_state),
-        partition_epoch=state.partition_epoch,
-    )
+    return {
+        "partition_index": number,
+        "error_code": error,
+        "leader_id": state.leader,
+        "leader_epoch": state.leader_epoch,
+        "isr": state.isr,
+        "leader_recovery_state": int(state.recovery_state),
+        "partition_epoch": state.partition_epoch,
+    }

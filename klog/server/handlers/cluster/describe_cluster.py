@@ -11,7 +11,7 @@ from klog.server.handlers.answers import entity_of, send_answer
 from klog.server.handlers.topics.topic_metadata import (
     CLUSTER_OPERATIONS,
     OPERATIONS_NOT_ASKED_FOR,
-    live_broker_entities,
+    live_broker_structs,
 )
 from klog.server.network.request import Request
 
@@ -42,7 +42,7 @@ class DescribeClusterHandler:
 
     def _describe(self, request: Request, *, operations: bool) -> None:
         snapshot = self.cache.snapshot
-        brokers = live_broker_entities(request, "DescribeClusterBroker", snapshot, id_field="broker_id")
+        brokers = live_broker_structs(snapshot, request.listener)
         controller = snapshot.controller_id
         send_answer(
             request,

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
 from klog.replication.replica_manager import ReplicaManager
-from klog.server.handlers.answers import entity_of, part, send_answer
+from klog.server.handlers.answers import Struct, by_topic, entity_of, send_answer
 from klog.server.handlers.partition_lookup import Key
 from klog.server.network.request import Request
 from klog.storage.log.log_manager import LogManager
@@ -45,24 +45,22 @@ class DiskSpace(NamedTuple):
     usable_bytes: int
 
 
+_NO_SPACE: Final = DiskSpace(-1, -1)
+
+
 def disk_space(path: str) -> DiskSpace:
     """The space of the file system that a path is on. Raises `OSError`."""
     found = os.statvfs(path)
     return DiskSpace(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
 
 
+@dataclass(frozen=True, slots=True)
 class DescribeLogDirsHandler:
     """Answers DescribeLogDirs requests."""
 
-    def __init__(
-        self,
-        replicas: ReplicaManager,
-        directories: Callable[[], Iterable[HostedDirectory]],
-        space_of: Callable[[str], DiskSpace] = disk_space,
-    ) -> None:
-        self._replicas = replicas
-        self._directories = directories
-        self._space_of = space_of
+    replicas: ReplicaManager
+    directories: Callable[[], Iterable[HostedDirectory]]
+    space_of: Callable[[str], DiskSpace] = disk_space
 
     def handle(self, request: Request) -> None:
         """Answer at once."""
@@ -70,65 +68,37 @@ class DescribeLogDirsHandler:
         wanted: set[Key] | None = None
         if asked is not None:
             wanted = {(topic.topic, index) for topic in asked for index in topic.partitions}
-        results = tuple(self._directory(request, each, wanted) for each in self._directories())
+        results = [self._directory(each, wanted) for each in self.directories()]
         send_answer(request, error_code=ErrorCode.NONE, results=results)
 
-    def _directory(self, request: Request, directory: HostedDirectory, wanted: set[Key] | None) -> Entity:
-        if not directory.online:
-            return _storage_error(request, directory)
+    def _directory(self, directory: HostedDirectory, wanted: set[Key] | None) -> Struct:
+        found = {"log_dir": directory.path, "error_code": ErrorCode.NONE}
         try:
-            space = self._space_of(directory.path)
+            space = self.space_of(directory.path) if directory.online else None
         except OSError:
-            return _storage_error(request, directory)
-        topics: dict[str, list[Entity]] = {}
-        for hosted in directory.logs:
-            topic, index = hosted.log.partition
-            if wanted is None or (topic, index) in wanted:
-                topics.setdefault(topic, []).append(self._log(request, hosted))
-        return part(
-            request,
-            "DescribeLogDirsResult",
-            error_code=ErrorCode.NONE,
-            log_dir=directory.path,
-            topics=tuple(
-                part(request, "DescribeLogDirsTopic", name=topic, partitions=tuple(logs))
-                for topic, logs in topics.items()
-            ),
-            total_bytes=space.total_bytes,
-            usable_bytes=space.usable_bytes,
-        )
+            space = None
+        if space is None:
+            return {**found, "error_code": ErrorCode.KAFKA_STORAGE_ERROR, "topics": (), **_NO_SPACE._asdict()}
+        logs = [(each.log.partition, each) for each in directory.logs]
+        shown = [(key, each) for key, each in logs if wanted is None or key in wanted]
+        return {**found, "topics": by_topic(shown, self._log), **space._asdict()}
 
-    def _log(self, request: Request, hosted: HeldLog) -> Entity:
-        log = hosted.log
-        return part(
-            request,
-            "DescribeLogDirsPartition",
-            partition_index=log.partition.partition,
-            partition_size=log.size_bytes,
-            offset_lag=self._lag(hosted),
-            is_future_key=hosted.is_future,
-        )
+    def _log(self, number: int, hosted: HeldLog) -> Struct:
+        return {
+            "partition_index": number,
+            "partition_size": hosted.log.size_bytes,
+            "offset_lag": self._lag(hosted),
+            "is_future_key": hosted.is_future,
+        }
 
     def _lag(self, hosted: HeldLog) -> int:
         """The lag of a log: of a future log behind the current one, of a current log behind the high
         watermark.
         """
-        partition = self._replicas.partitions.get(hosted.log.partition)
+        partition = self.replicas.partitions.get(hosted.log.partition)
         if partition is None:
             return _NO_LAG
         end = hosted.log.log_end_offset
         if hosted.is_future:
             return partition.log.log_end_offset - end
         return max(partition.log.high_watermark - end, 0)
-
-
-def _storage_error(request: Request, directory: HostedDirectory) -> Entity:
-    return part(
-        request,
-        "DescribeLogDirsResult",
-        error_code=ErrorCode.KAFKA_STORAGE_ERROR,
-        log_dir=directory.path,
-        topics=(),
-        total_bytes=-1,
-        usable_bytes=-1,
-    )

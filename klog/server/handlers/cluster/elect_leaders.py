@@ -14,10 +14,9 @@ from klog.controller.elections import ElectionType
 from klog.controller.events import ElectLeaders
 from klog.formats.names import TopicPartition
 from klog.metadata.cache import MetadataCache
-from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
 from klog.replication.purgatory import Purgatory
-from klog.server.handlers.answers import entity_of, milliseconds, part, send_answer
+from klog.server.handlers.answers import Struct, by_topic, entity_of, milliseconds, send_answer
 from klog.server.handlers.topics.topic_waits import DelayedElection
 from klog.server.network.request import Request
 
@@ -98,22 +97,14 @@ def _answer(
     only_needed: bool,
     error: ErrorCode = ErrorCode.NONE,
 ) -> None:
-    by_topic: dict[str, list[Entity]] = {}
-    for where, outcome in results.items():
-        if only_needed and outcome is ErrorCode.ELECTION_NOT_NEEDED:
-            continue
-        found = ErrorCode.REQUEST_TIMED_OUT if where in pending else outcome
-        by_topic.setdefault(where.topic, []).append(
-            part(
-                request,
-                "PartitionResult",
-                partition_id=where.partition,
-                error_code=found,
-                error_message=None,
-            )
-        )
-    topics = [
-        part(request, "ReplicaElectionResult", topic=topic, partition_result=tuple(entities))
-        for topic, entities in by_topic.items()
-    ]
-    send_answer(request, error_code=error, replica_election_results=tuple(topics))
+    shown = {
+        where: ErrorCode.REQUEST_TIMED_OUT if where in pending else outcome
+        for where, outcome in results.items()
+        if not (only_needed and outcome is ErrorCode.ELECTION_NOT_NEEDED)
+    }
+    topics = by_topic(shown.items(), _result, topic="topic", partitions="partition_result")
+    send_answer(request, error_code=error, replica_election_results=topics)
+
+
+def _result(number: int, error: ErrorCode) -> Struct:
+    return {"partition_id": number, "error_code": error, "error_message": None}

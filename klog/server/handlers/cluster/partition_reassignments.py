@@ -10,16 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
+from operator import itemgetter
 from typing import Final
 
 from klog.controller.events import AlterReassignments, ListReassignments
 from klog.controller.reassignments import Outcome
 from klog.formats.names import TopicPartition
 from klog.metadata.values import ReplicaAssignment
-from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
-from klog.server.handlers.answers import entity_of, part, send_answer
+from klog.server.handlers.answers import Struct, by_topic, entity_of, send_answer
 from klog.server.network.request import Request
 
 # What Kafka says if the whole request is refused. The controller refuses no request for another reason.
@@ -57,18 +56,13 @@ def _send_outcomes(request: Request, outcomes: Mapping[TopicPartition, Outcome] 
         send_answer(request, error_code=outcomes, error_message=_NOT_CONTROLLER, responses=())
         return
 
-    def entity(where: TopicPartition) -> Entity:
-        error, message = outcomes[where]
-        return part(
-            request,
-            "ReassignablePartitionResponse",
-            partition_index=where.partition,
-            error_code=error,
-            error_message=message,
-        )
-
-    topics = _by_topic(request, "ReassignableTopicResponse", outcomes, entity)
+    topics = by_topic(sorted(outcomes.items(), key=itemgetter(0)), _outcome)
     send_answer(request, error_code=ErrorCode.NONE, error_message="", responses=topics)
+
+
+def _outcome(number: int, outcome: Outcome) -> Struct:
+    error, message = outcome
+    return {"partition_index": number, "error_code": error, "error_message": message}
 
 
 def _send_running(request: Request, running: Mapping[TopicPartition, ReplicaAssignment] | ErrorCode) -> None:
@@ -76,28 +70,14 @@ def _send_running(request: Request, running: Mapping[TopicPartition, ReplicaAssi
         send_answer(request, error_code=running, error_message=_NOT_CONTROLLER, topics=())
         return
 
-    def entity(where: TopicPartition) -> Entity:
-        assignment = running[where]
-        return part(
-            request,
-            "OngoingPartitionReassignment",
-            partition_index=where.partition,
-            replicas=assignment.replicas,
-            adding_replicas=assignment.adding,
-            removing_replicas=assignment.removing,
-        )
-
-    topics = _by_topic(request, "OngoingTopicReassignment", running, entity)
+    topics = by_topic(sorted(running.items(), key=itemgetter(0)), _running)
     send_answer(request, error_code=ErrorCode.NONE, error_message="", topics=topics)
 
 
-def _by_topic(
-    request: Request,
-    name: str,
-    partitions: Mapping[TopicPartition, object],
-    entity: Callable[[TopicPartition], Entity],
-) -> tuple[Entity, ...]:
-    return tuple(
-        part(request, name, name=topic, partitions=tuple(entity(where) for where in group))
-        for topic, group in groupby(sorted(partitions), lambda where: where.topic)
-    )
+def _running(number: int, assignment: ReplicaAssignment) -> Struct:
+    return {
+        "partition_index": number,
+        "replicas": assignment.replicas,
+        "adding_replicas": assignment.adding,
+        "removing_replicas": assignment.removing,
+    }

@@ -30,10 +30,10 @@ from klog.metadata.znodes import sanitize
 from klog.protocol.apis import ApiKey
 from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
-from klog.server.handlers.answers import entity_of, part, send_answer
+from klog.server.handlers.answers import entity_of, send_answer
 from klog.server.handlers.configs.config_operations import Operation, OperationType, applied, operation
 from klog.server.handlers.configs.describe_configs import ResourceType, check_broker_id
-from klog.server.handlers.refusals import RefusedError, refusal_of
+from klog.server.handlers.refusals import RefusedError, error_fields, refusal_of
 from klog.server.network.request import Request
 
 # Makes the new configs of a resource from the present ones.
@@ -74,16 +74,13 @@ class AlterConfigsHandler:
             except KlogError as refused:
                 error = refusal_of(refused)
             responses.append(
-                part(
-                    request,
-                    "AlterConfigsResourceResponse",
-                    error_code=ErrorCode.NONE if error is None else error.error,
-                    error_message=None if error is None else error.message,
-                    resource_type=resource.resource_type,
-                    resource_name=resource.resource_name,
-                )
+                {
+                    **error_fields(error),
+                    "resource_type": resource.resource_type,
+                    "resource_name": resource.resource_name,
+                }
             )
-        send_answer(request, responses=tuple(responses))
+        send_answer(request, responses=responses)
 
     def _alter(self, resource: Entity, *, incremental: bool, only_check: bool) -> None:
         """Raises `KlogError`."""

@@ -6,7 +6,7 @@ Rules: Kafka's ConfigHelper (handleDescribeConfigsRequest). A broker describes o
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
@@ -21,7 +21,7 @@ from klog.metadata.topics import validate_topic_name
 from klog.metadata.znodes import sanitize
 from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
-from klog.server.handlers.answers import entity_of, part, send_answer
+from klog.server.handlers.answers import Struct, entity_of, send_answer
 from klog.server.handlers.configs.config_entries import (
     UNKNOWN_TYPE,
     ConfigEntry,
@@ -69,13 +69,12 @@ class DescribeConfigsHandler:
                     raise RefusedError(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {min(unknown)}")
                 entries = self._entries(resource)
             except KlogError as error:
-                results.append(_result(request, resource, refusal_of(error), ()))
+                results.append(_result(resource, refusal_of(error), ()))
                 continue
             keys = resource.configuration_keys
             chosen = [each for each in entries if not keys or each.name in keys]
-            configs = tuple(_entity(request, each, wanted) for each in chosen)
-            results.append(_result(request, resource, None, configs))
-        send_answer(request, results=tuple(results))
+            results.append(_result(resource, None, [_config(each, wanted) for each in chosen]))
+        send_answer(request, results=results)
 
     def _entries(self, resource: Entity) -> list[ConfigEntry]:
         """Raises `KlogError`."""
@@ -129,35 +128,28 @@ def check_broker_id(name: str, broker_id: int) -> None:
         )
 
 
-def _result(
-    request: Request, resource: Entity, refused: RefusedError | None, configs: tuple[Entity, ...]
-) -> Entity:
-    return part(
-        request,
-        "DescribeConfigsResult",
-        error_code=ErrorCode.NONE if refused is None else refused.error,
-        error_message="" if refused is None else refused.message or "",
-        resource_type=resource.resource_type,
-        resource_name=resource.resource_name,
-        configs=configs,
-    )
+def _result(resource: Entity, refused: RefusedError | None, configs: Sequence[Struct]) -> Struct:
+    return {
+        "error_code": ErrorCode.NONE if refused is None else refused.error,
+        "error_message": "" if refused is None else refused.message or "",
+        "resource_type": resource.resource_type,
+        "resource_name": resource.resource_name,
+        "configs": configs,
+    }
 
 
-def _entity(request: Request, entry: ConfigEntry, wanted: Entity) -> Entity:
+def _config(entry: ConfigEntry, wanted: Entity) -> Struct:
     listed = entry.synonyms if wanted.include_synonyms else ()
     documented = getattr(wanted, "include_documentation", False)  # since version 3
-    return part(
-        request,
-        "DescribeConfigsResourceResult",
-        name=entry.name,
-        value=entry.value,
-        read_only=entry.read_only,
-        config_source=int(entry.source),
-        is_sensitive=entry.sensitive,
-        synonyms=tuple(
-            part(request, "DescribeConfigsSynonym", name=each.name, value=each.value, source=int(each.source))
-            for each in listed
+    return {
+        "name": entry.name,
+        "value": entry.value,
+        "read_only": entry.read_only,
+        "config_source": int(entry.source),
+        "is_sensitive": entry.sensitive,
+        "synonyms": tuple(
+            {"name": each.name, "value": each.value, "source": int(each.source)} for each in listed
         ),
-        config_type=entry.type,
-        documentation=entry.documentation if documented else None,
-    )
+        "config_type": entry.type,
+        "documentation": entry.documentation if documented else None,
+    }

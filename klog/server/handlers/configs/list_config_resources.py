@@ -14,7 +14,7 @@ from klog.metadata.cache import MetadataCache
 from klog.metadata.configs import valid_configs
 from klog.metadata.store import MetadataStore
 from klog.protocol.error_codes import ErrorCode
-from klog.server.handlers.answers import entity_of, part, send_answer
+from klog.server.handlers.answers import entity_of, send_answer
 from klog.server.handlers.configs.describe_configs import ResourceType
 from klog.server.network.request import Request
 
@@ -35,11 +35,11 @@ class ListConfigResourcesHandler:
             send_answer(request, error_code=ErrorCode.UNSUPPORTED_VERSION, config_resources=())
             return
         found = [
-            part(request, "ConfigResource", resource_name=name, resource_type=int(kind))
+            {"resource_name": name, "resource_type": int(kind)}
             for kind in dict.fromkeys(kinds)
             for name in self._names(ResourceType(kind))
         ]
-        send_answer(request, error_code=ErrorCode.NONE, config_resources=tuple(found))
+        send_answer(request, error_code=ErrorCode.NONE, config_resources=found)
 
     def _names(self, kind: ResourceType) -> Iterable[str]:
         match kind:

@@ -7,30 +7,26 @@ that fall below the new start are deleted by retention, not here.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from klog.formats.errors import StorageError
 from klog.protocol.error_codes import ErrorCode
 from klog.replication.deleting import DelayedDeleteRecords, Deletion
 from klog.replication.partition import PartitionError
 from klog.replication.purgatory import Purgatory
-from klog.server.handlers.answers import entity_of, milliseconds, part, send_answer
+from klog.server.handlers.answers import Struct, by_topic, entity_of, milliseconds, send_answer
 from klog.server.handlers.partition_lookup import Key, PartitionLookup
 from klog.server.handlers.topics.topic_metadata import INTERNAL_TOPICS
 from klog.server.network.request import Request
 
 
+@dataclass(frozen=True, slots=True)
 class DeleteRecordsHandler:
     """Answers DeleteRecords requests."""
 
-    def __init__(
-        self,
-        lookup: PartitionLookup,
-        purgatory: Purgatory[DelayedDeleteRecords],
-        clock_ms: Callable[[], int],
-    ) -> None:
-        self._lookup = lookup
-        self._purgatory = purgatory
-        self._clock_ms = clock_ms
+    lookup: PartitionLookup
+    purgatory: Purgatory[DelayedDeleteRecords]
+    clock_ms: Callable[[], int]
 
     def handle(self, request: Request) -> None:
         """Move the starts, and answer when all live replicas have followed."""
@@ -42,19 +38,19 @@ class DeleteRecordsHandler:
             for each in topic.partitions
         }
         deletions = {key: self._delete(key, offset) for key, offset in offsets.items()}
-        lookup = self._lookup
+        lookup = self.lookup
         operation = DelayedDeleteRecords(
-            self._clock_ms() + milliseconds(asked.timeout),
+            self.clock_ms() + milliseconds(asked.timeout),
             lookup.replicas,
             deletions,
             lookup.missing,
             lambda outcome: _answer(request, outcome),
         )
         waiting = [key for key, deletion in deletions.items() if deletion.pending]
-        self._purgatory.try_complete_else_watch(operation, waiting)
+        self.purgatory.try_complete_else_watch(operation, waiting)
 
     def _delete(self, key: Key, offset: int) -> Deletion:
-        lookup = self._lookup
+        lookup = self.lookup
         if not lookup.known(key):
             return _failed(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if key[0] in INTERNAL_TOPICS:
@@ -74,19 +70,12 @@ def _failed(error: ErrorCode) -> Deletion:
 
 
 def _answer(request: Request, outcome: Mapping[Key, Deletion]) -> None:
-    topics: dict[str, list[object]] = {}
-    for (topic, index), deletion in outcome.items():
-        topics.setdefault(topic, []).append(
-            part(
-                request,
-                "DeleteRecordsPartitionResult",
-                partition_index=index,
-                low_watermark=deletion.low_watermark,
-                error_code=deletion.error,
-            )
-        )
-    results = tuple(
-        part(request, "DeleteRecordsTopicResult", name=name, partitions=tuple(partitions))
-        for name, partitions in topics.items()
-    )
-    send_answer(request, topics=results)
+    send_answer(request, topics=by_topic(outcome.items(), _result))
+
+
+def _result(number: int, deletion: Deletion) -> Struct:
+    return {
+        "partition_index": number,
+        "low_watermark": deletion.low_watermark,
+        "error_code": deletion.error,
+    }

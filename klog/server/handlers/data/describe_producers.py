@@ -10,10 +10,9 @@ from dataclasses import dataclass
 
 from klog.metadata.errors import InvalidTopicError
 from klog.metadata.topics import validate_topic_name
-from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
 from klog.replication.partition import Partition, PartitionError
-from klog.server.handlers.answers import entity_of, part, send_answer
+from klog.server.handlers.answers import Struct, entity_of, send_answer
 from klog.server.handlers.partition_lookup import PartitionLookup
 from klog.server.network.request import Request
 
@@ -26,51 +25,45 @@ class DescribeProducersHandler:
 
     def handle(self, request: Request) -> None:
         """Answer at once."""
-        topics = tuple(
-            part(
-                request,
-                "TopicResponse",
-                name=topic.name,
-                partitions=tuple(self._partition(request, topic.name, i) for i in topic.partition_indexes),
-            )
+        topics = [
+            {
+                "name": topic.name,
+                "partitions": [self._partition(topic.name, number) for number in topic.partition_indexes],
+            }
             for topic in entity_of(request).topics
-        )
+        ]
         send_answer(request, topics=topics)
 
-    def _partition(self, request: Request, topic: str, index: int) -> Entity:
-        error, message, producers = ErrorCode.NONE, None, ()
+    def _partition(self, topic: str, index: int) -> Struct:
+        error, message, producers = ErrorCode.NONE, None, list[Struct]()
         try:
             validate_topic_name(topic)
             if self.lookup.has_topic(topic):
-                producers = _producers(request, self.lookup.partition((topic, index)))
+                producers = _producers(self.lookup.partition((topic, index)))
             else:
                 error, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic}"
         except InvalidTopicError as invalid:
             error, message = ErrorCode.INVALID_TOPIC_EXCEPTION, str(invalid)
         except PartitionError as refused:
             error = refused.error
-        return part(
-            request,
-            "PartitionResponse",
-            partition_index=index,
-            error_code=error,
-            error_message=message,
-            active_producers=producers,
-        )
+        return {
+            "partition_index": index,
+            "error_code": error,
+            "error_message": message,
+            "active_producers": producers,
+        }
 
 
-def _producers(request: Request, partition: Partition) -> tuple[Entity, ...]:
+def _producers(partition: Partition) -> list[Struct]:
     with partition.log.lock:
-        return tuple(
-            part(
-                request,
-                "ProducerState",
-                producer_id=producer_id,
-                producer_epoch=producer.epoch,
-                last_sequence=producer.last_sequence,
-                last_timestamp=producer.last_timestamp,
-                coordinator_epoch=producer.coordinator_epoch,
-                current_txn_start_offset=producer.txn_first_offset,
-            )
+        return [
+            {
+                "producer_id": producer_id,
+                "producer_epoch": producer.epoch,
+                "last_sequence": producer.last_sequence,
+                "last_timestamp": producer.last_timestamp,
+                "coordinator_epoch": producer.coordinator_epoch,
+                "current_txn_start_offset": producer.txn_first_offset,
+            }
             for producer_id, producer in partition.log.producers.by_id.items()
-        )
+        ]

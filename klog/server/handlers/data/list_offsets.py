@@ -19,7 +19,7 @@ from klog.protocol.error_codes import ErrorCode
 from klog.protocol.offset_times import EARLIEST, EARLIEST_LOCAL, LATEST, LATEST_TIERED, MAX_TIMESTAMP
 from klog.replication.partition import CONSUMER, Partition, PartitionError
 from klog.replication.partition_state import ANY_EPOCH
-from klog.server.handlers.answers import entity_of, part, send_answer
+from klog.server.handlers.answers import Struct, entity_of, send_answer
 from klog.server.handlers.data.segment_offsets import as_consumers_see, newest_starts
 from klog.server.handlers.partition_lookup import Key, PartitionLookup
 from klog.server.network.request import Request
@@ -69,23 +69,19 @@ class ListOffsetsHandler:
         times = Counter(
             (topic.name, each.partition_index) for topic in asked.topics for each in topic.partitions
         )
-        topics = tuple(
-            part(
-                request,
-                "ListOffsetsTopicResponse",
-                name=topic.name,
-                partitions=tuple(
-                    self._partition(request, (topic.name, each.partition_index), each, asker, times)
+        topics = [
+            {
+                "name": topic.name,
+                "partitions": [
+                    self._partition((topic.name, each.partition_index), each, asker, times)
                     for each in topic.partitions
-                ),
-            )
+                ],
+            }
             for topic in asked.topics
-        )
+        ]
         send_answer(request, topics=topics)
 
-    def _partition(
-        self, request: Request, key: Key, asked: Entity, asker: _Asker, times: Mapping[Key, int]
-    ) -> Entity:
+    def _partition(self, key: Key, asked: Entity, asker: _Asker, times: Mapping[Key, int]) -> Struct:
         error, found = ErrorCode.NONE, _NOTHING
         starts: tuple[int, ...] = ()
         try:
@@ -105,16 +101,14 @@ class ListOffsetsHandler:
             error = ErrorCode.CORRUPT_MESSAGE
         except (OSError, StorageError):
             error = ErrorCode.KAFKA_STORAGE_ERROR
-        return part(
-            request,
-            "ListOffsetsPartitionResponse",
-            partition_index=asked.partition_index,
-            error_code=error,
-            old_style_offsets=starts,
-            timestamp=found.timestamp,
-            offset=found.offset,
-            leader_epoch=found.leader_epoch,
-        )
+        return {
+            "partition_index": asked.partition_index,
+            "error_code": error,
+            "old_style_offsets": starts,
+            "timestamp": found.timestamp,
+            "offset": found.offset,
+            "leader_epoch": found.leader_epoch,
+        }
 
     def _starts(self, partition: Partition, asked: Entity, replica_id: int) -> tuple[int, ...]:
         """What version 0 asks for. Raises `PartitionError`, `OSError`, `StorageError`."""

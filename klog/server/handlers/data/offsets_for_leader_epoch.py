@@ -11,7 +11,7 @@ from klog.formats.epochs import UNDEFINED_EPOCH, UNDEFINED_OFFSET, EpochEnd
 from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
 from klog.replication.partition import PartitionError
-from klog.server.handlers.answers import entity_of, part, send_answer
+from klog.server.handlers.answers import Struct, entity_of, send_answer
 from klog.server.handlers.partition_lookup import PartitionLookup
 from klog.server.network.request import Request
 
@@ -26,18 +26,13 @@ class OffsetsForLeaderEpochHandler:
 
     def handle(self, request: Request) -> None:
         """Answer at once."""
-        topics = tuple(
-            part(
-                request,
-                "OffsetForLeaderTopicResult",
-                topic=topic.topic,
-                partitions=tuple(self._end(request, topic.topic, asked) for asked in topic.partitions),
-            )
+        topics = [
+            {"topic": topic.topic, "partitions": [self._end(topic.topic, each) for each in topic.partitions]}
             for topic in entity_of(request).topics
-        )
+        ]
         send_answer(request, topics=topics)
 
-    def _end(self, request: Request, topic: str, asked: Entity) -> Entity:
+    def _end(self, topic: str, asked: Entity) -> Struct:
         error, end = ErrorCode.NONE, _UNKNOWN
         try:
             partition = self.lookup.partition((topic, asked.partition))
@@ -45,11 +40,9 @@ class OffsetsForLeaderEpochHandler:
             end = log.end_of_epoch(asked.leader_epoch)
         except PartitionError as refused:
             error = refused.error
-        return part(
-            request,
-            "EpochEndOffset",
-            error_code=error,
-            partition=asked.partition,
-            leader_epoch=end.epoch,
-            end_offset=end.end_offset,
-        )
+        return {
+            "error_code": error,
+            "partition": asked.partition,
+            "leader_epoch": end.epoch,
+            "end_offset": end.end_offset,
+        }

@@ -10,8 +10,7 @@ from typing import Final
 
 from klog.coordinator.groups.requests import GroupRequests
 from klog.coordinator.groups.values import DescribedGroup, ListedGroup
-from klog.protocol.entity_fields import Entity
-from klog.server.handlers.answers import entity_of, part, send_answer
+from klog.server.handlers.answers import Struct, entity_of, send_answer
 from klog.server.handlers.topics.topic_metadata import OPERATIONS_NOT_ASKED_FOR
 from klog.server.network.request import Request
 
@@ -31,7 +30,7 @@ class GroupsHandler:
         wants_operations = getattr(asked, "include_authorized_operations", False)
         operations = GROUP_OPERATIONS if wants_operations else OPERATIONS_NOT_ASKED_FOR
         described = (self.groups.describe(group_id) for group_id in asked.groups)
-        send_answer(request, groups=tuple(_described(request, each, operations) for each in described))
+        send_answer(request, groups=[_described(each, operations) for each in described])
 
     def list(self, request: Request) -> None:
         """ListGroups."""
@@ -44,51 +43,42 @@ class GroupsHandler:
             for group in groups
             if (not states or group.state.lower() in states) and (not types or group.kind in types)
         )
-        send_answer(request, error_code=error, groups=tuple(_listed(request, each) for each in wanted))
+        send_answer(request, error_code=error, groups=map(_listed, wanted))
 
     def delete(self, request: Request) -> None:
         """DeleteGroups."""
         errors = self.groups.delete(dict.fromkeys(entity_of(request).groups_names))
-        results = tuple(
-            part(request, "DeletableGroupResult", group_id=group_id, error_code=error)
-            for group_id, error in errors.items()
-        )
+        results = [{"group_id": group_id, "error_code": error} for group_id, error in errors.items()]
         send_answer(request, results=results)
 
 
-def _described(request: Request, group: DescribedGroup, operations: int) -> Entity:
-    members = tuple(
-        part(
-            request,
-            "DescribedGroupMember",
-            member_id=member.member_id,
-            group_instance_id=member.instance_id,
-            client_id=member.client_id,
-            client_host=member.client_host,
-            member_metadata=member.metadata,
-            member_assignment=member.assignment,
-        )
+def _described(group: DescribedGroup, operations: int) -> Struct:
+    members = [
+        {
+            "member_id": member.member_id,
+            "group_instance_id": member.instance_id,
+            "client_id": member.client_id,
+            "client_host": member.client_host,
+            "member_metadata": member.metadata,
+            "member_assignment": member.assignment,
+        }
         for member in group.members
-    )
-    return part(
-        request,
-        "DescribedGroup",
-        error_code=group.error,
-        group_id=group.group_id,
-        group_state=group.state,
-        protocol_type=group.protocol_type,
-        protocol_data=group.protocol_data,
-        members=members,
-        authorized_operations=operations,
-    )
+    ]
+    return {
+        "error_code": group.error,
+        "group_id": group.group_id,
+        "group_state": group.state,
+        "protocol_type": group.protocol_type,
+        "protocol_data": group.protocol_data,
+        "members": members,
+        "authorized_operations": operations,
+    }
 
 
-def _listed(request: Request, group: ListedGroup) -> Entity:
-    return part(
-        request,
-        "ListedGroup",
-        group_id=group.group_id,
-        protocol_type=group.protocol_type,
-        group_state=group.state,
-        group_type=group.kind,
-    )
+def _listed(group: ListedGroup) -> Struct:
+    return {
+        "group_id": group.group_id,
+        "protocol_type": group.protocol_type,
+        "group_state": group.state,
+        "group_type": group.kind,
+    }

@@ -8,7 +8,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Final
 
 from klog.coordinator.groups.consumer.requests import ConsumerGroupRequests
@@ -25,7 +24,7 @@ from klog.coordinator.groups.consumer.values import (
 from klog.formats.names import encode_uuid
 from klog.metadata.control_requests import topic_uuid
 from klog.protocol.entity_fields import Entity
-from klog.server.handlers.answers import entity_of, milliseconds, part, send_answer
+from klog.server.handlers.answers import Struct, entity_of, milliseconds, send_answer
 from klog.server.handlers.groups.administration import GROUP_OPERATIONS
 from klog.server.handlers.topics.topic_metadata import OPERATIONS_NOT_ASKED_FOR
 from klog.server.network.request import Request
@@ -75,8 +74,7 @@ class ConsumerGroupsHandler:
         operations = GROUP_OPERATIONS if asked.include_authorized_operations else OPERATIONS_NOT_ASKED_FOR
         topics = self.groups.topics()
         described = (self.groups.describe(group_id) for group_id in asked.group_ids)
-        groups = tuple(_described(request, each, topics, operations) for each in described)
-        send_answer(request, groups=groups)
+        send_answer(request, groups=[_described(each, topics, operations) for each in described])
 
 
 def _owned(asked: Entity) -> Partitions | None:
@@ -93,72 +91,61 @@ def _owned(asked: Entity) -> Partitions | None:
 def _answer_heartbeat(request: Request, result: HeartbeatResult) -> None:
     assignment = None
     if result.assignment is not None:
-        topics = tuple(
-            part(request, "TopicPartitions", topic_id=topic_uuid(topic_id), partitions=tuple(numbers))
-            for topic_id, numbers in by_topic(result.assignment).items()
-        )
-        assignment = part(request, "Assignment", topic_partitions=topics)
+        topics = by_topic(result.assignment).items()
+        assignment = {
+            "topic_partitions": [
+                {"topic_id": topic_uuid(topic_id), "partitions": numbers} for topic_id, numbers in topics
+            ]
+        }
     send_answer(
         request,
         error_code=result.error,
         error_message=result.message,
         member_id=result.member_id,
         member_epoch=result.member_epoch,
-        heartbeat_interval=timedelta(milliseconds=result.heartbeat_interval_ms),
+        heartbeat_interval=result.heartbeat_interval_ms,
         assignment=assignment,
     )
 
 
-def _described(request: Request, group: DescribedConsumerGroup, topics: Topics, operations: int) -> Entity:
-    return part(
-        request,
-        "DescribedGroup",
-        error_code=group.error,
-        error_message=group.message,
-        group_id=group.group_id,
-        group_state=group.state,
-        group_epoch=group.epoch,
-        assignment_epoch=group.assignment_epoch,
-        assignor_name=group.assignor,
-        members=tuple(_member(request, each, topics) for each in group.members),
-        authorized_operations=operations,
-    )
+def _described(group: DescribedConsumerGroup, topics: Topics, operations: int) -> Struct:
+    return {
+        "error_code": group.error,
+        "error_message": group.message,
+        "group_id": group.group_id,
+        "group_state": group.state,
+        "group_epoch": group.epoch,
+        "assignment_epoch": group.assignment_epoch,
+        "assignor_name": group.assignor,
+        "members": [_member(each, topics) for each in group.members],
+        "authorized_operations": operations,
+    }
 
 
-def _member(request: Request, member: DescribedConsumer, topics: Topics) -> Entity:
+def _member(member: DescribedConsumer, topics: Topics) -> Struct:
     subscription = member.subscription
-    return part(
-        request,
-        "Member",
-        member_id=subscription.member_id,
-        instance_id=subscription.instance_id,
-        rack_id=subscription.rack_id,
-        member_epoch=member.epoch,
-        client_id=subscription.client_id,
-        client_host=subscription.client_host,
-        subscribed_topic_names=subscription.topics,
-        subscribed_topic_regex=subscription.regex or None,
-        assignment=_assignment(request, member.assigned, topics),
-        target_assignment=_assignment(request, member.target, topics),
-        member_type=_CONSUMER_MEMBER if subscription.classic is None else _CLASSIC_MEMBER,
-    )
+    return {
+        "member_id": subscription.member_id,
+        "instance_id": subscription.instance_id,
+        "rack_id": subscription.rack_id,
+        "member_epoch": member.epoch,
+        "client_id": subscription.client_id,
+        "client_host": subscription.client_host,
+        "subscribed_topic_names": subscription.topics,
+        "subscribed_topic_regex": subscription.regex or None,
+        "assignment": _assignment(member.assigned, topics),
+        "target_assignment": _assignment(member.target, topics),
+        "member_type": _CONSUMER_MEMBER if subscription.classic is None else _CLASSIC_MEMBER,
+    }
 
 
-def _assignment(request: Request, assigned: Mapping[TopicId, Sequence[int]], topics: Topics) -> Entity:
+def _assignment(assigned: Mapping[TopicId, Sequence[int]], topics: Topics) -> Struct:
     """Partitions with the names of their topics; topics that are deleted are left out."""
     named = ((topic_id, topics.name_of(topic_id), numbers) for topic_id, numbers in assigned.items())
-    return part(
-        request,
-        "Assignment",
-        topic_partitions=tuple(
-            part(
-                request,
-                "TopicPartitions",
-                topic_id=topic_uuid(topic_id),
-                topic_name=name,
-                partitions=tuple(numbers),
-            )
+    return {
+        "topic_partitions": [
+            {"topic_id": topic_uuid(topic_id), "topic_name": name, "partitions": numbers}
             for topic_id, name, numbers in named
             if name is not None
-        ),
-    )
+        ]
+    }

@@ -17,7 +17,7 @@ from klog.formats.names import TopicPartition
 from klog.metadata.cache import MetadataCache
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.messages import encode_response
-from klog.server.handlers.answers import InBackground, answer_of, entity_of, part, send_answer
+from klog.server.handlers.answers import InBackground, answer_of, entity_of, send_answer
 from klog.server.handlers.topics.auto_creation import AutoTopicCreation
 from klog.server.network.request import Request
 
@@ -84,10 +84,9 @@ class FindCoordinatorHandler:
             message = found.error_message or _MESSAGES.get(found.error_code)
             send_answer(request, **found._replace(error_message=message)._asdict())
         else:
-            coordinators = tuple(
-                part(request, "Coordinator", key=key, **self._find(request, key, key_type)._asdict())
-                for key in asked.coordinator_keys
-            )
+            coordinators = [
+                {"key": key, **self._find(request, key, key_type)._asdict()} for key in asked.coordinator_keys
+            ]
             send_answer(request, coordinators=coordinators)
         topic, config = _TOPICS.get(key_type, (None, ""))
         if topic is not None and topic not in self.cache.snapshot.topics:

@@ -21,7 +21,7 @@ from klog.coordinator.groups.values import (
 )
 from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
-from klog.server.handlers.answers import entity_of, milliseconds, part, send_answer
+from klog.server.handlers.answers import entity_of, milliseconds, send_answer
 from klog.server.network.request import Request
 
 # The first versions with a change of meaning.
@@ -101,30 +101,18 @@ class MembersHandler:
             return
         leaving = [LeavingMember(each.member_id, each.group_instance_id) for each in asked.members]
         error, errors = self.groups.leave(asked.group_id, leaving)
-        members = tuple(
-            part(
-                request,
-                "MemberResponse",
-                member_id=member.member_id,
-                group_instance_id=member.instance_id,
-                error_code=each,
-            )
+        members = [
+            {"member_id": member.member_id, "group_instance_id": member.instance_id, "error_code": each}
             for member, each in zip(leaving, errors, strict=False)
-        )
+        ]
         send_answer(request, error_code=error, members=members)
 
 
 def _answer_join(request: Request, result: JoinResult) -> None:
-    members = tuple(
-        part(
-            request,
-            "JoinGroupResponseMember",
-            member_id=member.member_id,
-            group_instance_id=member.instance_id,
-            metadata=member.metadata,
-        )
+    members = [
+        {"member_id": member.member_id, "group_instance_id": member.instance_id, "metadata": member.metadata}
         for member in result.members
-    )
+    ]
     name = result.protocol_name
     send_answer(
         request,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final
 
 from klog.coordinator.groups.requests import GroupRequests
 from klog.coordinator.groups.values import (
@@ -21,10 +21,8 @@ from klog.coordinator.groups.values import (
 )
 from klog.protocol.entity_fields import Entity, Value
 from klog.protocol.error_codes import ErrorCode
-from klog.server.handlers.answers import entity_of, milliseconds, part, send_answer
+from klog.server.handlers.answers import Struct, by_topic, entity_of, milliseconds, send_answer
 from klog.server.network.request import Request
-
-V = TypeVar("V")
 
 _NO_RETENTION_MS: Final = -1
 _GROUP_ERROR_FROM: Final = 2
@@ -54,7 +52,7 @@ class OffsetsHandler:
 
         def answer(errors: Mapping[Key, ErrorCode]) -> None:
             unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            answer_errors(request, "OffsetCommit", {key: errors.get(key, unknown) for key in wanted})
+            answer_errors(request, {key: errors.get(key, unknown) for key in wanted})
 
         if not commits:
             answer({})
@@ -72,35 +70,24 @@ class OffsetsHandler:
         asked = entity_of(request)
         require_stable = getattr(asked, "require_stable", False)
         if request.api_version >= _SEVERAL_GROUPS_FROM:
-            groups = tuple(self._group(request, each, require_stable) for each in asked.groups)
-            send_answer(request, groups=groups)
+            send_answer(request, groups=[self._group(each, require_stable) for each in asked.groups])
             return
         keys = _keys_of(asked.topics)
         error, offsets = self.groups.fetch_offsets(asked.group_id, keys, require_stable=require_stable)
         if error and request.api_version < _GROUP_ERROR_FROM:
             # The version has no place for the group's error but the partitions.
             offsets = dict.fromkeys(keys or (), FetchedOffset(error=error))
-        send_answer(
-            request,
-            error_code=error,
-            topics=_offsets(request, offsets, "OffsetFetchResponseTopic", "OffsetFetchResponsePartition"),
-        )
+        send_answer(request, error_code=error, topics=by_topic(offsets.items(), _offset))
 
-    def _group(self, request: Request, asked: Entity, require_stable: bool) -> Entity:
+    def _group(self, asked: Entity, require_stable: bool) -> Struct:
         error, offsets = self.groups.fetch_offsets(
             asked.group_id,
             _keys_of(asked.topics),
             require_stable=require_stable,
             member=Identity(getattr(asked, "member_id", None) or "", getattr(asked, "member_epoch", -1)),
         )
-        names = "OffsetFetchResponseTopics", "OffsetFetchResponsePartitions"
-        return part(
-            request,
-            "OffsetFetchResponseGroup",
-            group_id=asked.group_id,
-            topics=_offsets(request, offsets, *names),
-            error_code=error,
-        )
+        topics = by_topic(offsets.items(), _offset)
+        return {"group_id": asked.group_id, "topics": topics, "error_code": error}
 
     def delete(self, request: Request) -> None:
         """OffsetDelete: answered at once."""
@@ -111,7 +98,7 @@ class OffsetsHandler:
             for each in topic.partitions
         }
         error, errors = self.groups.delete_offsets(asked.group_id, [key for key in wanted if self.known(key)])
-        answer_errors(request, "OffsetDelete", {} if error else {**wanted, **errors}, error_code=error)
+        answer_errors(request, {} if error else {**wanted, **errors}, error_code=error)
 
 
 def commits_of(asked: Entity, now_ms: int, expires_ms: int = NO_TIMESTAMP) -> dict[Key, CommittedOffset]:
@@ -135,41 +122,20 @@ def _keys_of(topics: Iterable[Entity] | None) -> list[Key] | None:
     return [(topic.name, number) for topic in topics for number in topic.partition_indexes]
 
 
-def _offsets(
-    request: Request, offsets: Mapping[Key, FetchedOffset], topic_name: str, partition_name: str
-) -> tuple[Entity, ...]:
-    def partition(number: int, fetched: FetchedOffset) -> Entity:
-        return part(
-            request,
-            partition_name,
-            partition_index=number,
-            committed_offset=fetched.offset,
-            committed_leader_epoch=fetched.leader_epoch,
-            metadata=fetched.metadata,
-            error_code=fetched.error,
-        )
-
-    return _by_topic(request, topic_name, offsets, partition)
+def _offset(number: int, fetched: FetchedOffset) -> Struct:
+    return {
+        "partition_index": number,
+        "committed_offset": fetched.offset,
+        "committed_leader_epoch": fetched.leader_epoch,
+        "metadata": fetched.metadata,
+        "error_code": fetched.error,
+    }
 
 
-def answer_errors(request: Request, api: str, errors: Mapping[Key, ErrorCode], **values: Value) -> None:
+def answer_errors(request: Request, errors: Mapping[Key, ErrorCode], **values: Value) -> None:
     """Answer with the error of each partition."""
-
-    def partition(number: int, error: ErrorCode) -> Entity:
-        return part(request, f"{api}ResponsePartition", partition_index=number, error_code=error)
-
-    topics = _by_topic(request, f"{api}ResponseTopic", errors, partition)
-    send_answer(request, topics=topics, **values)
+    send_answer(request, topics=by_topic(errors.items(), _error), **values)
 
 
-def _by_topic(
-    request: Request, name: str, values: Mapping[Key, V], partition: Callable[[int, V], Entity]
-) -> tuple[Entity, ...]:
-    """The topics of an answer. `partition` makes the struct of a partition from its number and value."""
-    by_topic: dict[str, list[Entity]] = {}
-    for (topic, number), value in values.items():
-        by_topic.setdefault(topic, []).append(partition(number, value))
-    return tuple(
-        part(request, name, name=topic, partitions=tuple(partitions))
-        for topic, partitions in by_topic.items()
-    )
+def _error(number: int, error: ErrorCode) -> Struct:
+    return {"partition_index": number, "error_code": error}

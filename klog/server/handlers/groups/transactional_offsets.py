@@ -44,7 +44,7 @@ class TransactionalOffsetsHandler:
             unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             version = request.api_version
             all_errors = {key: _known_to(version, errors.get(key, unknown)) for key in wanted}
-            answer_errors(request, "TxnOffsetCommit", all_errors)
+            answer_errors(request, all_errors)
 
         if not commits:
             answer({})

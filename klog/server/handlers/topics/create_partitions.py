@@ -23,8 +23,8 @@ from klog.metadata.topics import add_partitions, read_topics
 from klog.metadata.values import TopicAssignment
 from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
-from klog.server.handlers.answers import entity_of, milliseconds, part, send_answer
-from klog.server.handlers.refusals import RefusedError, refusal_of
+from klog.server.handlers.answers import entity_of, milliseconds, send_answer
+from klog.server.handlers.refusals import RefusedError, error_fields, refusal_of
 from klog.server.handlers.topics.partition_room import PartitionRoom
 from klog.server.handlers.topics.topic_creation import limit_new_partitions, racks_of
 from klog.server.handlers.topics.topic_waits import TopicWaits, lacks_leaders
@@ -149,18 +149,9 @@ def _check_assignment(chosen: Sequence[tuple[int, ...]], more: int, racks: Mappi
 
 
 def _answer(request: Request, outcomes: Mapping[str, RefusedError | None], pending: frozenset[str]) -> None:
-    results = []
-    for name, outcome in outcomes.items():
-        refused = outcome
-        if refused is None and name in pending:
-            refused = RefusedError(ErrorCode.REQUEST_TIMED_OUT)
-        results.append(
-            part(
-                request,
-                "CreatePartitionsTopicResult",
-                name=name,
-                error_code=ErrorCode.NONE if refused is None else refused.error,
-                error_message=None if refused is None else refused.message,
-            )
-        )
-    send_answer(request, results=tuple(results))
+    late = RefusedError(ErrorCode.REQUEST_TIMED_OUT)
+    results = [
+        {"name": name, **error_fields(late if refused is None and name in pending else refused)}
+        for name, refused in outcomes.items()
+    ]
+    send_answer(request, results=results)

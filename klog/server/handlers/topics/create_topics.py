@@ -20,9 +20,9 @@ from klog.formats.names import decode_uuid
 from klog.metadata.cache import MetadataCache
 from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
-from klog.server.handlers.answers import entity_of, milliseconds, part, send_answer
+from klog.server.handlers.answers import Struct, entity_of, milliseconds, send_answer
 from klog.server.handlers.configs.config_entries import topic_entry
-from klog.server.handlers.refusals import RefusedError, refusal_of
+from klog.server.handlers.refusals import RefusedError, error_fields, refusal_of
 from klog.server.handlers.topics.topic_creation import (
     NewTopic,
     PlannedTopic,
@@ -116,43 +116,36 @@ class CreateTopicsHandler:
             refused = outcome.refused
             if refused is None and name in pending:
                 refused = RefusedError(ErrorCode.REQUEST_TIMED_OUT)
-            results.append(self._result(request, name, outcome, refused))
-        send_answer(request, topics=tuple(results))
+            results.append({"name": name, **error_fields(refused), **self._made(request, outcome, refused)})
+        send_answer(request, topics=results)
 
-    def _result(self, request: Request, name: str, outcome: _Outcome, refused: RefusedError | None) -> Entity:
+    def _made(self, request: Request, outcome: _Outcome, refused: RefusedError | None) -> Struct:
         planned = outcome.planned if refused is None else None
-        return part(
-            request,
-            "CreatableTopicResult",
-            name=name,
-            topic_id=None if outcome.topic_id is None else UUID(bytes=decode_uuid(outcome.topic_id)),
-            error_code=ErrorCode.NONE if refused is None else refused.error,
-            error_message=None if refused is None else refused.message,
-            num_partitions=_UNKNOWN_COUNT if planned is None else len(planned.replicas),
-            replication_factor=_UNKNOWN_COUNT if planned is None else len(planned.replicas[0]),
-            configs=() if planned is None else self._configs(request, planned),
-        )
+        return {
+            "topic_id": None if outcome.topic_id is None else UUID(bytes=decode_uuid(outcome.topic_id)),
+            "num_partitions": _UNKNOWN_COUNT if planned is None else len(planned.replicas),
+            "replication_factor": _UNKNOWN_COUNT if planned is None else len(planned.replicas[0]),
+            "configs": () if planned is None else self._configs(request, planned),
+        }
 
-    def _configs(self, request: Request, planned: PlannedTopic) -> tuple[Entity, ...]:
+    def _configs(self, request: Request, planned: PlannedTopic) -> list[Struct]:
         if request.api_version < _CONFIGS_FROM:
-            return ()
+            return []
         config = self.config()
         entries = [
             topic_entry(config, planned.configs, name, value)
             for name, value in topic_values(config, planned.configs).items()
         ]
-        return tuple(
-            part(
-                request,
-                "CreatableTopicConfigs",
-                name=entry.name,
-                value=entry.value,
-                read_only=entry.read_only,
-                config_source=entry.source,
-                is_sensitive=entry.sensitive,
-            )
+        return [
+            {
+                "name": entry.name,
+                "value": entry.value,
+                "read_only": entry.read_only,
+                "config_source": entry.source,
+                "is_sensitive": entry.sensitive,
+            }
             for entry in entries
-        )
+        ]
 
 
 def _new_topic(topic: Entity) -> NewTopic:

@@ -22,7 +22,7 @@ from klog.metadata.store import MetadataStore
 from klog.metadata.topics import request_deletion
 from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
-from klog.server.handlers.answers import entity_of, milliseconds, part, send_answer
+from klog.server.handlers.answers import entity_of, milliseconds, send_answer
 from klog.server.handlers.refusals import refusal_of
 from klog.server.handlers.topics.topic_waits import TopicWaits
 from klog.server.network.request import Request
@@ -110,19 +110,15 @@ def _outcomes(request: Request, wanted: Entity) -> list[_Outcome]:
 
 
 def _answer(request: Request, outcomes: list[_Outcome], pending: frozenset[str]) -> None:
-    results = []
-    for outcome in outcomes:
-        error = outcome.error
-        if error is ErrorCode.NONE and outcome.name in pending:
-            error = ErrorCode.REQUEST_TIMED_OUT
-        results.append(
-            part(
-                request,
-                "DeletableTopicResult",
-                name=outcome.name,
-                topic_id=outcome.topic_id,
-                error_code=error,
-                error_message=None,
-            )
-        )
-    send_answer(request, responses=tuple(results))
+    results = [
+        {
+            "name": each.name,
+            "topic_id": each.topic_id,
+            "error_code": ErrorCode.REQUEST_TIMED_OUT
+            if each.error is ErrorCode.NONE and each.name in pending
+            else each.error,
+            "error_message": None,
+        }
+        for each in outcomes
+    ]
+    send_answer(request, responses=results)

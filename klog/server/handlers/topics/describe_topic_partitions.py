@@ -12,17 +12,16 @@ from dataclasses import dataclass
 from typing import Final
 
 from klog.config.broker import BrokerConfig
-from klog.formats.names import is_legal_topic
 from klog.metadata.cache import ClusterSnapshot, MetadataCache
-from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
-from klog.server.handlers.answers import entity_of, part, send_answer
+from klog.server.handlers.answers import Struct, entity_of, send_answer
 from klog.server.handlers.topics.topic_metadata import (
     INTERNAL_TOPICS,
     OPERATIONS_NOT_ASKED_FOR,
     TOPIC_OPERATIONS,
     View,
-    partition_entity,
+    absence_of,
+    partition_struct,
     topic_uuid,
 )
 from klog.server.network.request import Request
@@ -47,82 +46,67 @@ class DescribeTopicPartitionsHandler:
         names = sorted(name for name in asked or snapshot.topics if name >= first)
         lost = cursor is not None and asked and first not in names
         if lost or (cursor is not None and cursor.partition_index < 0):
-            refused = [_absent(request, name, ErrorCode.INVALID_REQUEST, known=False) for name in asked]
-            send_answer(request, topics=tuple(refused), next_cursor=None)
+            refused = [_absent(name, ErrorCode.INVALID_REQUEST, known=False) for name in asked]
+            send_answer(request, topics=refused, next_cursor=None)
             return
         start = 0 if cursor is None else cursor.partition_index
         room = max(1, min(self.config().number(_LIMIT), wanted.response_partition_limit))
-        topics: list[Entity] = []
+        topics: list[Struct] = []
         for name in names:
             if not room:
                 _send_page(request, topics, name, 0)
                 return
             if name not in snapshot.topics:
                 if asked:
-                    topics.append(_absent(request, name, _absence(name), known=True))
+                    topics.append(_absent(name, absence_of(name), known=True))
                 continue
             from_partition = start if name == first else 0
-            shown, following = _page(snapshot, request, name, from_partition, room)
-            topics.append(shown)
+            shown, following = _page(snapshot, request.listener, name, from_partition, room)
+            topics.append(_present(snapshot, name, shown))
             if following is not None:
                 _send_page(request, topics, name, following)
                 return
-            room -= len(shown.partitions)
-        send_answer(request, topics=tuple(topics), next_cursor=None)
+            room -= len(shown)
+        send_answer(request, topics=topics, next_cursor=None)
 
 
-def _send_page(request: Request, topics: list[Entity], next_topic: str, next_partition: int) -> None:
-    cursor = part(request, "Cursor", topic_name=next_topic, partition_index=next_partition)
-    send_answer(request, topics=tuple(topics), next_cursor=cursor)
+def _send_page(request: Request, topics: list[Struct], next_topic: str, next_partition: int) -> None:
+    cursor = {"topic_name": next_topic, "partition_index": next_partition}
+    send_answer(request, topics=topics, next_cursor=cursor)
 
 
 def _page(
-    snapshot: ClusterSnapshot, request: Request, topic: str, start: int, room: int
-) -> tuple[Entity, int | None]:
+    snapshot: ClusterSnapshot, listener: str, topic: str, start: int, room: int
+) -> tuple[list[Struct], int | None]:
     """Up to `room` partitions of a topic from `start`, and the partition to go on with, if any."""
     partitions = snapshot.topics[topic]
     end = min(len(partitions), start + room)
-    view = View(request.listener)
+    view = View(listener)
     shown = [
-        partition_entity(
-            request,
-            "DescribeTopicPartitionsResponsePartition",
-            snapshot,
-            partitions[number],
-            view,
-            eligible_leader_replicas=(),
-            last_known_elr=(),
-        )
+        partition_struct(snapshot, partitions[number], view, eligible_leader_replicas=(), last_known_elr=())
         for number in range(start, end)
         if number in partitions
     ]
-    entity = part(
-        request,
-        "DescribeTopicPartitionsResponseTopic",
-        error_code=ErrorCode.NONE,
-        name=topic,
-        topic_id=topic_uuid(snapshot, topic),
-        is_internal=topic in INTERNAL_TOPICS,
-        partitions=tuple(shown),
-        topic_authorized_operations=TOPIC_OPERATIONS,
-    )
-    return entity, end if end < len(partitions) else None
+    return shown, end if end < len(partitions) else None
 
 
-def _absence(topic: str) -> ErrorCode:
-    return (
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_legal_topic(topic) else ErrorCode.INVALID_TOPIC_EXCEPTION
-    )
+def _present(snapshot: ClusterSnapshot, topic: str, partitions: list[Struct]) -> Struct:
+    return {
+        "error_code": ErrorCode.NONE,
+        "name": topic,
+        "topic_id": topic_uuid(snapshot, topic),
+        "is_internal": topic in INTERNAL_TOPICS,
+        "partitions": partitions,
+        "topic_authorized_operations": TOPIC_OPERATIONS,
+    }
 
 
-def _absent(request: Request, topic: str, error: ErrorCode, *, known: bool) -> Entity:
-    return part(
-        request,
-        "DescribeTopicPartitionsResponseTopic",
-        error_code=error,
-        name=topic,
-        topic_id=None,
-        is_internal=known and topic in INTERNAL_TOPICS,
-        partitions=(),
-        topic_authorized_operations=TOPIC_OPERATIONS if known else OPERATIONS_NOT_ASKED_FOR,
-    )
+def _absent(topic: str, error: ErrorCode, *, known: bool) -> Struct:
+    return {
+        "error_code": error,
+        "name": topic,
+        "topic_id": None,
+        "is_internal": known and topic in INTERNAL_TOPICS,
+        "partitions": (),
+        "topic_authorized_operations": TOPIC_OPERATIONS if known else OPERATIONS_NOT_ASKED_FOR,
+    }

@@ -9,13 +9,14 @@ from __future__ import annotations
 from typing import Final
 from uuid import UUID
 
-from klog.formats.names import encode_uuid, is_legal_topic
+from klog.formats.names import encode_uuid
 from klog.metadata.cache import ClusterSnapshot, MetadataCache
 from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
 from klog.server.handlers.answers import InBackground, entity_of
 from klog.server.handlers.topics.auto_creation import AutoTopicCreation
 from klog.server.handlers.topics.metadata_answers import MetadataAnswers, Variant, refused_topic
+from klog.server.handlers.topics.topic_metadata import absence_of
 from klog.server.network.request import Request
 
 _NULL_IS_ALL_FROM: Final = 1
@@ -81,15 +82,13 @@ class MetadataHandler:
         )
         refused = _broken_rule(wanted, version)
         if refused is not None:
-            return self._answers.refusal(
-                request, [_named(request, variant, each, refused) for each in wanted.topics]
-            )
+            return self._answers.refusal(request, [_named(variant, each, refused) for each in wanted.topics])
         missing: list[bytes] = []
         if wanted.topics is None or (not wanted.topics and version < _NULL_IS_ALL_FROM):
             names = list(snapshot.topics)
         else:
             names, missing = self._chosen(snapshot, request, variant, wanted)
-        topics = [self._answers.topic(snapshot, request, variant, name) for name in names]
+        topics = [self._answers.topic(snapshot, variant, name) for name in names]
         answer = self._answers.whole(
             snapshot,
             request,
@@ -105,20 +104,18 @@ class MetadataHandler:
     ) -> tuple[list[str], list[bytes]]:
         """The topics to describe, and the answers for those that do not exist."""
         if ids := _ids(wanted):
-            return self._by_id(snapshot, request, variant, ids)
+            return self._by_id(snapshot, variant, ids)
         asked = dict.fromkeys(each.name for each in wanted.topics)
         names = [name for name in asked if name in snapshot.topics]
         absent = [name for name in asked if name not in snapshot.topics]
         if self._to_create(snapshot, request, wanted):
             errors = self._creation.create(absent)
         else:
-            errors = {name: _absence(name) for name in absent}
-        return names, [refused_topic(request, variant, name, error) for name, error in errors.items()]
+            errors = {name: absence_of(name) for name in absent}
+        return names, [refused_topic(variant, name, error) for name, error in errors.items()]
 
     @staticmethod
-    def _by_id(
-        snapshot: ClusterSnapshot, request: Request, variant: Variant, ids: list[UUID]
-    ) -> tuple[list[str], list[bytes]]:
+    def _by_id(snapshot: ClusterSnapshot, variant: Variant, ids: list[UUID]) -> tuple[list[str], list[bytes]]:
         names, unknown = [], []
         for topic_id in dict.fromkeys(ids):
             name = snapshot.topic_names.get(encode_uuid(topic_id.bytes))
@@ -126,9 +123,7 @@ class MetadataHandler:
                 names.append(name)
             else:
                 unknown.append(
-                    refused_topic(
-                        request, variant, None, ErrorCode.UNKNOWN_TOPIC_ID, topic_id, name_only=True
-                    )
+                    refused_topic(variant, None, ErrorCode.UNKNOWN_TOPIC_ID, topic_id, name_only=True)
                 )
         return names, unknown
 
@@ -138,9 +133,9 @@ def _ids(wanted: Entity) -> list[UUID]:
     return [each.topic_id for each in wanted.topics or () if getattr(each, "topic_id", None) is not None]
 
 
-def _named(request: Request, variant: Variant, asked: Entity, error: ErrorCode) -> bytes:
+def _named(variant: Variant, asked: Entity, error: ErrorCode) -> bytes:
     """A topic of a request that is refused, as the request names it."""
-    return refused_topic(request, variant, asked.name or "", error, asked.topic_id, name_only=True)
+    return refused_topic(variant, asked.name or "", error, asked.topic_id, name_only=True)
 
 
 def _broken_rule(wanted: Entity, version: int) -> ErrorCode | None:
@@ -156,7 +151,3 @@ def _broken_rule(wanted: Entity, version: int) -> ErrorCode | None:
     return (
         ErrorCode.UNKNOWN_SERVER_ERROR if nameless and all(each.topic_id is None for each in topics) else None
     )
-
-
-def _absence(name: str) -> ErrorCode:
-    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_legal_topic(name) else ErrorCode.INVALID_TOPIC_EXCEPTION

@@ -13,19 +13,20 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from klog.metadata.cache import ClusterSnapshot, Partitions
+from klog.protocol.apis import ApiKey
 from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
-from klog.protocol.messages import encode_response
+from klog.protocol.messages import build, encode_response, response_class, struct_of
 from klog.protocol.primitives import write_bytes_size
-from klog.server.handlers.answers import answer_of, part
+from klog.server.handlers.answers import answer_of
 from klog.server.handlers.topics.topic_metadata import (
     CLUSTER_OPERATIONS,
     INTERNAL_TOPICS,
     OPERATIONS_NOT_ASKED_FOR,
     TOPIC_OPERATIONS,
     View,
-    live_broker_entities,
-    partition_entity,
+    live_broker_structs,
+    partition_struct,
     topic_uuid,
 )
 from klog.server.network.request import Request
@@ -102,14 +103,14 @@ class MetadataAnswers:
                 answers.clear()
             answers[request.listener, request.api_version, bytes(request.body)] = answer
 
-    def topic(self, snapshot: ClusterSnapshot, request: Request, variant: Variant, name: str) -> bytes:
+    def topic(self, snapshot: ClusterSnapshot, variant: Variant, name: str) -> bytes:
         """A topic of the snapshot, encoded."""
         partitions, topic_id = snapshot.topics[name], topic_uuid(snapshot, name)
         topics = self._kept(snapshot).topics.setdefault(variant, {})
         kept = topics.get(name)
         if kept is not None and kept.partitions is partitions and kept.topic_id == topic_id:
             return kept.encoded
-        encoded = encode_response(_topic_entity(snapshot, request, variant, name, topic_id))
+        encoded = encode_response(_topic_entity(snapshot, variant, name, topic_id))
         topics[name] = _KeptTopic(partitions, topic_id, encoded)
         return encoded
 
@@ -126,7 +127,7 @@ class MetadataAnswers:
         frame = encode_response(
             answer_of(
                 request,
-                brokers=live_broker_entities(request, "MetadataResponseBroker", snapshot, id_field="node_id"),
+                brokers=live_broker_structs(snapshot, request.listener),
                 cluster_id=self._cluster_id,
                 controller_id=_NO_CONTROLLER if controller is None else controller,
                 topics=(),
@@ -167,22 +168,19 @@ def _size_behind_topics(version: int) -> int:
     return 4 * (8 <= version <= 10) + (version >= _FLEXIBLE_FROM)
 
 
-def _topic_entity(
-    snapshot: ClusterSnapshot, request: Request, variant: Variant, name: str, topic_id: UUID | None
-) -> Entity:
+def _topic_class(version: int) -> type:
+    return struct_of(response_class(ApiKey.METADATA, version), "topics")
+
+
+def _topic_entity(snapshot: ClusterSnapshot, variant: Variant, name: str, topic_id: UUID | None) -> Entity:
     view = variant.view
-    partitions = tuple(
-        partition_entity(request, "MetadataResponsePartition", snapshot, state, view)
-        for state in snapshot.topics[name].values()
-    )
-    return part(
-        request,
-        "MetadataResponseTopic",
+    return build(
+        _topic_class(variant.version),
         error_code=ErrorCode.NONE,
         name=name,
         topic_id=topic_id,
         is_internal=name in INTERNAL_TOPICS,
-        partitions=partitions,
+        partitions=[partition_struct(snapshot, state, view) for state in snapshot.topics[name].values()],
         topic_authorized_operations=TOPIC_OPERATIONS
         if variant.topic_operations
         else OPERATIONS_NOT_ASKED_FOR,
@@ -190,7 +188,6 @@ def _topic_entity(
 
 
 def refused_topic(
-    request: Request,
     variant: Variant,
     name: str | None,
     error: ErrorCode,
@@ -202,9 +199,8 @@ def refused_topic(
     refused, nothing of the topic was looked at."""
     operations = variant.topic_operations and not name_only
     return encode_response(
-        part(
-            request,
-            "MetadataResponseTopic",
+        build(
+            _topic_class(variant.version),
             error_code=error,
             name=name,
             topic_id=topic_id,

@@ -11,14 +11,14 @@ from uuid import UUID
 
 from klog.coordinator.groups.coordinator import CONSUMER_OFFSETS
 from klog.coordinator.transactions.coordinator import TRANSACTION_STATE
+from klog.formats.names import is_legal_topic
 from klog.metadata import control_requests
 from klog.metadata.cache import ClusterSnapshot
 from klog.metadata.values import NO_LEADER
-from klog.protocol.entity_fields import Entity, Value
+from klog.protocol.entity_fields import Value
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.interbroker.update_metadata import UpdateMetadataPartitionState
-from klog.server.handlers.answers import part
-from klog.server.network.request import Request
+from klog.server.handlers.answers import Struct
 
 SHARE_GROUP_STATE: Final = "__share_group_state"
 INTERNAL_TOPICS: Final = frozenset((CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE))
@@ -66,21 +66,9 @@ def live_nodes(snapshot: ClusterSnapshot, listener: str) -> list[Node]:
     return [Node(broker.broker_id, at.host, at.port, broker.rack) for broker, at in found if at is not None]
 
 
-def live_broker_entities(
-    request: Request, struct: str, snapshot: ClusterSnapshot, /, *, id_field: str
-) -> tuple[Entity, ...]:
-    """The brokers that the request's listener reaches, as structs of an answer; `id_field` holds their id."""
-    return tuple(
-        part(
-            request,
-            struct,
-            **{id_field: node.broker_id},
-            host=node.host,
-            port=node.port,
-            rack=node.rack,
-        )
-        for node in live_nodes(snapshot, request.listener)
-    )
+def live_broker_structs(snapshot: ClusterSnapshot, listener: str) -> list[Struct]:
+    """The brokers that can be reached by this listener, for an answer; APIs have two names for their id."""
+    return [{"node_id": node.broker_id, **node._asdict()} for node in live_nodes(snapshot, listener)]
 
 
 def see_partition(
@@ -104,31 +92,29 @@ def see_partition(
     return SeenPartition(error, state.leader, replicas, isr)
 
 
-def partition_entity(
-    request: Request,
-    struct: str,
-    snapshot: ClusterSnapshot,
-    state: UpdateMetadataPartitionState,
-    view: View,
-    /,
-    **values: Value,
-) -> Entity:
+def partition_struct(
+    snapshot: ClusterSnapshot, state: UpdateMetadataPartitionState, view: View, /, **values: Value
+) -> Struct:
     """One partition as a struct of an answer, through one listener; `values` are further fields of it."""
     seen = see_partition(snapshot, state, view)
-    return part(
-        request,
-        struct,
-        error_code=seen.error,
-        partition_index=state.partition_index,
-        leader_id=seen.leader,
-        leader_epoch=state.leader_epoch,
-        replica_nodes=seen.replicas,
-        isr_nodes=seen.isr,
-        offline_replicas=state.offline_replicas,
+    return {
+        "error_code": seen.error,
+        "partition_index": state.partition_index,
+        "leader_id": seen.leader,
+        "leader_epoch": state.leader_epoch,
+        "replica_nodes": seen.replicas,
+        "isr_nodes": seen.isr,
+        "offline_replicas": state.offline_replicas,
         **values,
-    )
+    }
 
 
 def topic_uuid(snapshot: ClusterSnapshot, topic: str) -> UUID | None:
     """A topic's id on the wire; None (the zero id) where there is none."""
     return control_requests.topic_uuid(snapshot.topic_ids.get(topic))
+
+
+def absence_of(topic: str) -> ErrorCode:
+    """The error for a topic that the cluster does not have."""
+    known = is_legal_topic(topic)
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if known else ErrorCode.INVALID_TOPIC_EXCEPTION

@@ -10,8 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from klog.coordinator.transactions.values import NO_TIMESTAMP, DescribedTransaction, Producer, Transactions
-from klog.protocol.entity_fields import Entity
-from klog.server.handlers.answers import entity_of, part, send_answer
+from klog.server.handlers.answers import Struct, entity_of, send_answer
 from klog.server.network.request import Request
 from klog.server.peers.broker_messages import by_topic
 
@@ -31,7 +30,7 @@ class TransactionsHandler:
         """DescribeTransactions."""
         ids = entity_of(request).transactional_ids
         described = (self.transactions.describe(transactional_id) for transactional_id in ids)
-        send_answer(request, transaction_states=tuple(_described(request, each) for each in described))
+        send_answer(request, transaction_states=map(_described, described))
 
     def list(self, request: Request) -> None:
         """ListTransactions: those of this broker."""
@@ -41,42 +40,37 @@ class TransactionsHandler:
             asked.producer_id_filters,
             getattr(asked, "duration_filter", _ANY_DURATION_MS),
         )
-        listed = tuple(
-            part(
-                request,
-                "TransactionState",
-                transactional_id=each.transactional_id,
-                producer_id=each.producer_id,
-                transaction_state=each.state,
-            )
+        listed = [
+            {
+                "transactional_id": each.transactional_id,
+                "producer_id": each.producer_id,
+                "transaction_state": each.state,
+            }
             for each in listing.listed
-        )
+        ]
         send_answer(
             request,
             error_code=listing.error,
-            unknown_state_filters=tuple(listing.unknown_states),
+            unknown_state_filters=listing.unknown_states,
             transaction_states=listed,
         )
 
 
-def _described(request: Request, transaction: DescribedTransaction) -> Entity:
+def _described(transaction: DescribedTransaction) -> Struct:
     start_ms, producer = transaction.start_ms, transaction.producer
     if transaction.error:
         start_ms, producer = 0, _UNKNOWN_PRODUCER
-    return part(
-        request,
-        "TransactionState",
-        error_code=transaction.error,
-        transactional_id=transaction.transactional_id,
-        transaction_state=transaction.state,
-        transaction_timeout=timedelta(milliseconds=transaction.timeout_ms),
-        transaction_start_time=(
-            None if start_ms == NO_TIMESTAMP else _EPOCH + timedelta(milliseconds=start_ms)
-        ),
-        producer_id=producer.producer_id,
-        producer_epoch=producer.epoch,
-        topics=tuple(
-            part(request, "TopicData", topic=topic, partitions=numbers)
-            for topic, numbers in by_topic(transaction.partitions)
-        ),
-    )
+    return {
+        "error_code": transaction.error,
+        "transactional_id": transaction.transactional_id,
+        "transaction_state": transaction.state,
+        "transaction_timeout": transaction.timeout_ms,
+        "transaction_start_time": None
+        if start_ms == NO_TIMESTAMP
+        else _EPOCH + timedelta(milliseconds=start_ms),
+        "producer_id": producer.producer_id,
+        "producer_epoch": producer.epoch,
+        "topics": [
+            {"topic": topic, "partitions": numbers} for topic, numbers in by_topic(transaction.partitions)
+        ],
+    }

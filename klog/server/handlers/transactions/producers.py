@@ -30,7 +30,7 @@ from klog.protocol.transaction_messages import (
     write_added_partitions,
     write_error,
 )
-from klog.server.handlers.answers import answer_of, entity_of, milliseconds, part, send_answer
+from klog.server.handlers.answers import Struct, answer_of, by_topic, entity_of, milliseconds, send_answer
 from klog.server.handlers.topics.topic_metadata import INTERNAL_TOPICS
 from klog.server.network.request import Request
 
@@ -239,29 +239,15 @@ def _answer_client(request: Request, errors: PartitionErrors) -> None:
 
 
 def _answer_broker(request: Request, ids: Sequence[str], answers: Sequence[PartitionErrors]) -> None:
-    results = tuple(
-        part(
-            request,
-            "AddPartitionsToTxnResult",
-            transactional_id=transactional_id,
-            topic_results=_topic_results(request, errors),
-        )
+    results = [
+        {
+            "transactional_id": transactional_id,
+            "topic_results": by_topic(errors.items(), _result, partitions="results_by_partition"),
+        }
         for transactional_id, errors in zip(ids, answers, strict=True)
-    )
+    ]
     send_answer(request, error_code=ErrorCode.NONE, results_by_transaction=results)
 
 
-def _topic_results(request: Request, errors: PartitionErrors) -> tuple[Entity, ...]:
-    by_topic: dict[str, list[Entity]] = {}
-    for (topic, number), error in errors.items():
-        result = part(
-            request,
-            "AddPartitionsToTxnPartitionResult",
-            partition_index=number,
-            partition_error_code=error,
-        )
-        by_topic.setdefault(topic, []).append(result)
-    return tuple(
-        part(request, "AddPartitionsToTxnTopicResult", name=topic, results_by_partition=tuple(results))
-        for topic, results in by_topic.items()
-    )
+def _result(number: int, error: ErrorCode) -> Struct:
+    return {"partition_index": number, "partition_error_code": error}
