@@ -159,15 +159,13 @@ def load(name: str) -> Any:  # noqa: ANN401 (typer's own command)
 
 
 def _loaded(name: str) -> Any:  # noqa: ANN401
-    from klog.commands.shared.option_sets import taking_optional_values
+    from klog.commands.shared.option_sets import CommandGroup
 
     module = importlib.import_module(f"klog.commands.{COMMANDS[name].module}")
     if hasattr(module, "app"):
         return _with_help(typer.main.get_command(module.app))
-    single = typer.Typer(add_completion=False, rich_markup_mode=None)
-    optional_values = getattr(module, "OPTIONAL_VALUES", {})
-    function = getattr(module, module.__name__.rpartition(".")[2])
-    single.command(name, cls=taking_optional_values(optional_values))(function)
+    single = CommandGroup(add_completion=False, rich_markup_mode=None)
+    single.command(name)(getattr(module, module.__name__.rpartition(".")[2]))
     return _with_help(typer.main.get_command(single))
 
 

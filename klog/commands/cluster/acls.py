@@ -14,8 +14,8 @@ import typer
 from klog.commands.kafka_tools.command_lines import AsKafka, tool_app
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_error, print_line, print_report
-from klog.commands.shared.option_sets import expand_options, option, optional
-from klog.commands.shared.output import WATCHING, OutputOptions, WatchOptions
+from klog.commands.shared.option_sets import flag, option, optional
+from klog.commands.shared.output import OutputOptions, WatchOptions
 from klog.commands.shared.terminal import confirmed, count_of
 from klog.commands.shared.usage import did_you_mean
 from klog.formats.errors import UsageError
@@ -50,7 +50,7 @@ class Resources:
 
     topic: Annotated[list[str] | None, _names("--topic", "TOPIC", "A topic; * for all (repeatable).")] = None
     group: Annotated[list[str] | None, _names("--group", "GROUP", "A consumer group (repeatable).")] = None
-    cluster: bool = optional(False, _RESOURCE, "The cluster itself.", "--cluster")
+    cluster: bool = flag("The cluster itself.", panel=_RESOURCE)
     transactional_id: Annotated[
         list[str] | None, _names("--transactional-id", "ID", "A transactional id (repeatable).")
     ] = None
@@ -62,9 +62,9 @@ class Resources:
     ] = None
     pattern_type: str = optional(
         "literal",
-        _RESOURCE,
         "literal or prefixed; to list and remove also any, or match: all that apply to the name.",
         "--resource-pattern-type",
+        panel=_RESOURCE,
         metavar="TYPE",
     )
 
@@ -115,11 +115,9 @@ class Entries:
     operation: Annotated[
         list[str] | None, _names("--operation", "NAME", "Read, Write, ... [default: All]", _WHO)
     ] = None
-    producer: bool = optional(False, _WHO, "What a producer needs, with --topic.", "--producer")
-    consumer: bool = optional(False, _WHO, "What a consumer needs, with --topic and --group.", "--consumer")
-    idempotent: bool = optional(
-        False, _WHO, "With --producer: idempotent writes, for Kafka before 2.8.", "--idempotent"
-    )
+    producer: bool = flag("What a producer needs, with --topic.", panel=_WHO)
+    consumer: bool = flag("What a consumer needs, with --topic and --group.", panel=_WHO)
+    idempotent: bool = flag("With --producer: idempotent writes, for Kafka before 2.8.", panel=_WHO)
 
     def wanted(self, resources: Resources) -> Wanted:
         """What the options say. Raises UsageError."""
@@ -157,8 +155,7 @@ def _operation(text: str) -> AclOperation:
 Force = Annotated[bool, typer.Option("--yes", "-y", "--force", help="Do it without asking.")]
 
 
-@app.command("list", cls=WATCHING)
-@expand_options
+@app.command("list")
 def list_acls(
     connection: ConnectionOptions,
     output: OutputOptions,
@@ -179,12 +176,11 @@ def list_acls(
 
         klog acls list --principal User:billing -o csv
     """
-    from klog.admin import connect
     from klog.admin.acls import Wanted, filters_to_list
     from klog.admin.requests.acls import describe_acls
 
     filters = filters_to_list(Wanted(resources.found(), resources.pattern()), principal or ())
-    with connect.cluster(connection.settings()) as cluster:
+    with connection.cluster() as cluster:
 
         def show() -> None:
             found = list(dict.fromkeys(acl for each in filters for acl in describe_acls(cluster, each)))
@@ -222,12 +218,11 @@ def _print_as_kafka(title: str, acls: Iterable[Acl]) -> None:
 
 
 @app.command("add")
-@expand_options
 def add_acls(
     connection: ConnectionOptions,
     resources: Resources,
     entries: Entries,
-    force: Annotated[bool, typer.Option("--force", hidden=True)] = False,  # noqa: ARG001 (as kafka-acls)
+    force: bool = flag("", hidden=True),  # noqa: ARG001 (as kafka-acls)
     as_kafka: AsKafka = False,
 ) -> None:
     """Add ACLs. Adding one that is there already changes nothing.
@@ -244,14 +239,13 @@ def add_acls(
         klog acls add --allow-principal User:ops --operation Describe --topic shop.
             --resource-pattern-type prefixed
     """
-    from klog.admin import connect
     from klog.admin.acls import acls_of
     from klog.admin.requests.acls import create_acls
 
     wanted = [acl for group in acls_of(entries.wanted(resources)).values() for acl in group]
     if as_kafka:
         _print_as_kafka("Adding ACLs for resource", wanted)
-    with connect.cluster(connection.settings()) as cluster:
+    with connection.cluster() as cluster:
         failures = [each for each in create_acls(cluster, wanted) if each is not None]
     for failure in failures:
         print_error(failure)
@@ -263,7 +257,6 @@ def add_acls(
 
 
 @app.command("remove")
-@expand_options
 def remove_acls(
     connection: ConnectionOptions,
     output: OutputOptions,
@@ -282,12 +275,11 @@ def remove_acls(
 
         klog acls remove --allow-principal User:billing --operation Read --topic orders --yes
     """
-    from klog.admin import connect
     from klog.admin.acls import filters_to_remove
     from klog.admin.requests.acls import delete_acls, describe_acls
 
     filters = filters_to_remove(entries.wanted(resources))
-    with connect.cluster(connection.settings()) as cluster:
+    with connection.cluster() as cluster:
         found = list(dict.fromkeys(acl for each in filters for acl in describe_acls(cluster, each)))
         if not found:
             print_report("there are no such ACLs")

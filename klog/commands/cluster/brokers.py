@@ -13,8 +13,8 @@ import typer
 from klog.commands.kafka_tools.command_lines import tool_app
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_error
-from klog.commands.shared.option_sets import expand_options
-from klog.commands.shared.output import WATCHING, OutputOptions, WatchOptions
+from klog.commands.shared.option_sets import flag
+from klog.commands.shared.output import OutputOptions, WatchOptions
 from klog.formats.errors import KlogError
 
 if TYPE_CHECKING:
@@ -40,8 +40,7 @@ Broker = Annotated[
 ]
 
 
-@app.command("list", cls=WATCHING)
-@expand_options
+@app.command("list")
 def list_brokers(connection: ConnectionOptions, output: OutputOptions, watch: WatchOptions) -> None:
     """Show the brokers with their addresses, racks and versions, and which is the controller.
 
@@ -53,12 +52,11 @@ def list_brokers(connection: ConnectionOptions, output: OutputOptions, watch: Wa
 
         klog brokers list -o csv
     """
-    from klog.admin import connect
     from klog.admin.clusters import broker_row, describe
 
     silent: list[str] = []
 
-    with connect.cluster(connection.settings()) as cluster:
+    with connection.cluster() as cluster:
 
         def show() -> None:
             found = describe(cluster).brokers
@@ -75,8 +73,7 @@ def list_brokers(connection: ConnectionOptions, output: OutputOptions, watch: Wa
         raise typer.Exit(1)
 
 
-@app.command("configs", cls=WATCHING)
-@expand_options
+@app.command("configs")
 def show_configs(
     connection: ConnectionOptions,
     output: OutputOptions,
@@ -85,7 +82,7 @@ def show_configs(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[CONFIG]...", help="Only these configs.")
     ] = None,
-    all_: Annotated[bool, typer.Option("--all", help="Also configs that nobody has set.")] = False,
+    all_: bool = flag("Also configs that nobody has set."),
 ) -> None:
     """Show the configs of a broker: those of its file, and those that were set while it runs.
 
@@ -97,14 +94,13 @@ def show_configs(
 
         klog brokers configs 0 --all -o json
     """
-    from klog.admin import connect
     from klog.admin.configs import ConfigEntity, EntityType, describe
     from klog.client.errors import ClientError
 
     def is_shown(config: ConfigEntry) -> bool:
         return config.name in names if names else all_ or config.source != "DEFAULT_CONFIG"
 
-    with connect.cluster(connection.settings()) as cluster:
+    with connection.cluster() as cluster:
 
         def show() -> None:
             found = describe(cluster, ConfigEntity(EntityType.BROKERS, str(broker)))
@@ -130,8 +126,7 @@ def show_configs(
         watch.run(show)
 
 
-@app.command("api-versions", cls=WATCHING)
-@expand_options
+@app.command("api-versions")
 def show_api_versions(
     connection: ConnectionOptions, output: OutputOptions, watch: WatchOptions, broker: Broker = None
 ) -> None:
@@ -146,13 +141,12 @@ def show_api_versions(
 
         klog brokers api-versions --broker 0 -o csv
     """
-    from klog.admin import connect
     from klog.admin.requests.cluster_description import describe_apis, describe_nodes
     from klog.commands.kafka_tools.api_versions import described
 
     errors: list[KlogError] = []
 
-    with connect.cluster(connection.settings()) as cluster:
+    with connection.cluster() as cluster:
 
         def show() -> None:
             errors.clear()

@@ -15,8 +15,8 @@ import typer
 from klog.commands.kafka_tools.command_lines import tool_app
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import BOLD, RED, YELLOW, print_line, print_note, print_report
-from klog.commands.shared.option_sets import expand_options, optional
-from klog.commands.shared.output import WATCHING, OutputFormat, OutputOptions, WatchOptions
+from klog.commands.shared.option_sets import flag, optional
+from klog.commands.shared.output import OutputFormat, OutputOptions, WatchOptions
 from klog.commands.shared.terminal import confirmed, count_of
 from klog.commands.shared.usage import missing
 from klog.formats.errors import UsageError
@@ -51,8 +51,8 @@ _COLUMNS: Final = ("id", "host", "port", "rack", "isController", "version")
 class KafkaOptions:
     """How kafka-cluster names a cluster, beside `--bootstrap-server`."""
 
-    config: Path | None = optional(None, None, "", "--config", "-c", metavar="FILE", hidden=True)
-    controller: str | None = optional(None, None, "", "--bootstrap-controller", "-C", hidden=True)
+    config: Path | None = optional(None, "", "--config", "-c", metavar="FILE", hidden=True)
+    controller: str | None = optional(None, "", "--bootstrap-controller", "-C", hidden=True)
 
     def settings(self, connection: ConnectionOptions) -> ClientSettings:
         """The settings that these options and those of the connection make. Raises UsageError."""
@@ -65,8 +65,7 @@ class KafkaOptions:
         return connection.settings()
 
 
-@app.command("describe", cls=WATCHING)
-@expand_options
+@app.command("describe")
 def describe_cluster(
     connection: ConnectionOptions,
     output: OutputOptions,
@@ -82,10 +81,9 @@ def describe_cluster(
 
         klog cluster describe -o json | jq '.[].brokers[].rack'
     """
-    from klog.admin import connect
     from klog.admin.clusters import describe
 
-    with connect.cluster(connection.settings()) as cluster:
+    with connection.cluster() as cluster:
         watch.run(lambda: _show(describe(cluster), output))
 
 
@@ -114,13 +112,12 @@ def _show(found: ClusterDescription, output: OutputOptions) -> None:
         output.show(quorum_rows(found.quorum))
 
 
-@app.command("health", cls=WATCHING)
-@expand_options
+@app.command("health")
 def show_health(
     connection: ConnectionOptions,
     output: OutputOptions,
     watch: WatchOptions,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 also for warnings.")] = False,
+    strict: bool = flag("Exit with 1 also for warnings."),
 ) -> None:
     """Show what is wrong with the cluster and what to do about it. The exit code is 1 if there is an error.
 
@@ -144,7 +141,7 @@ def show_health(
 
     healthy = True
 
-    with connect.cluster(connection.settings()) as cluster:
+    with connection.cluster() as cluster:
 
         def show() -> None:
             nonlocal healthy
@@ -206,7 +203,6 @@ def _places(group: Sequence[Problem]) -> str:
 
 
 @app.command("cluster-id")
-@expand_options
 def show_cluster_id(connection: ConnectionOptions, kafka: KafkaOptions) -> None:
     """Print the cluster's id, as kafka-cluster does.
 
@@ -225,20 +221,15 @@ def show_cluster_id(connection: ConnectionOptions, kafka: KafkaOptions) -> None:
         print_line("No cluster ID found. The Kafka version is probably too old.")
 
 
-@app.command("list-endpoints", cls=WATCHING)
-@expand_options
+@app.command("list-endpoints")
 def list_endpoints(
     connection: ConnectionOptions,
     output: OutputOptions,
     watch: WatchOptions,
     kafka: KafkaOptions,
-    include_fenced: Annotated[
-        bool,
-        typer.Option(
-            "--include-fenced-brokers",
-            help="Also brokers that are registered and take no part (Kafka 4 tells them).",
-        ),
-    ] = False,
+    include_fenced: bool = flag(
+        "Also brokers that are registered and take no part (Kafka 4 tells them).", "--include-fenced-brokers"
+    ),
 ) -> None:
     """Show where the brokers of the cluster listen for this client.
 
@@ -262,18 +253,14 @@ def list_endpoints(
 
 
 @app.command("unregister")
-@expand_options
 def unregister(
     connection: ConnectionOptions,
     kafka: KafkaOptions,
     broker: Annotated[
         int | None, typer.Argument(metavar="[ID]", help="The broker to forget.", show_default=False)
     ] = None,
-    broker_id: Annotated[
-        int | None,
-        typer.Option("--id", "-i", metavar="ID", help="The same, as for kafka-cluster.", show_default=False),
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Unregister without asking.")] = False,
+    broker_id: int | None = optional(None, "The same, as for kafka-cluster.", "--id", "-i", metavar="ID"),
+    yes: bool = flag("Unregister without asking.", "--yes", "-y"),
 ) -> None:
     """Make a KRaft cluster forget a broker that was stopped for good.
 

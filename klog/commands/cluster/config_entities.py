@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from klog.commands.shared.option_sets import optional
+from klog.commands.shared.option_sets import flag, optional
 from klog.commands.shared.usage import missing
 from klog.formats.errors import UsageError
 
@@ -23,43 +23,37 @@ _QUOTAS: Final = ("clients", "users", "ips")
 class EntityOptions:
     """The entity whose configs are meant, also as kafka-configs names it."""
 
-    topic: str | None = optional(None, _PANEL, "Configs of a topic.", "--topic", metavar="TOPIC")
-    broker: str | None = optional(None, _PANEL, "Configs of a broker.", "--broker", metavar="ID")
-    broker_defaults: bool = optional(
-        False, _PANEL, "Configs for all brokers of the cluster.", "--broker-defaults"
-    )
-    broker_logger: str | None = optional(
-        None, _PANEL, "Levels of a broker's loggers.", "--broker-logger", metavar="ID"
-    )
-    group: str | None = optional(None, _PANEL, "Configs of a group (Kafka 4).", "--group", metavar="GROUP")
+    topic: str | None = optional(None, "Configs of a topic.", panel=_PANEL, metavar="TOPIC")
+    broker: str | None = optional(None, "Configs of a broker.", panel=_PANEL, metavar="ID")
+    broker_defaults: bool = flag("Configs for all brokers of the cluster.", panel=_PANEL)
+    broker_logger: str | None = optional(None, "Levels of a broker's loggers.", panel=_PANEL, metavar="ID")
+    group: str | None = optional(None, "Configs of a group (Kafka 4).", panel=_PANEL, metavar="GROUP")
     client_metrics: str | None = optional(
-        None, _PANEL, "Which metrics clients send (KRaft).", "--client-metrics", metavar="NAME"
+        None, "Which metrics clients send (KRaft).", panel=_PANEL, metavar="NAME"
     )
     entity_type: list[str] | None = optional(
         None,
-        _PANEL,
         "As for kafka-configs: topics, brokers, broker-loggers, groups or client-metrics.",
-        "--entity-type",
+        panel=_PANEL,
         metavar="TYPE",
     )
     entity_name: list[str] | None = optional(
         None,
-        _PANEL,
         "As for kafka-configs; without a name all of the type are described.",
-        "--entity-name",
+        panel=_PANEL,
         metavar="NAME",
     )
-    entity_default: bool = optional(False, _PANEL, "As for kafka-configs.", "--entity-default")
-    client: str | None = optional(None, None, "", "--client", hidden=True)
-    client_defaults: bool = optional(False, None, "", "--client-defaults", hidden=True)
-    user: str | None = optional(None, None, "", "--user", hidden=True)
-    user_defaults: bool = optional(False, None, "", "--user-defaults", hidden=True)
-    ip: str | None = optional(None, None, "", "--ip", hidden=True)
-    ip_defaults: bool = optional(False, None, "", "--ip-defaults", hidden=True)
-    zookeeper: str | None = optional(None, None, "", "--zookeeper", hidden=True)
-    controller: str | None = optional(None, None, "", "--bootstrap-controller", hidden=True)
-    zookeeper_tls: str | None = optional(None, None, "", "--zk-tls-config-file", hidden=True)
-    force: bool = optional(False, None, "", "--force", hidden=True)
+    entity_default: bool = flag("As for kafka-configs.", panel=_PANEL)
+    client: str | None = optional(None, "", hidden=True)
+    client_defaults: bool = flag("", hidden=True)
+    user: str | None = optional(None, "", hidden=True)
+    user_defaults: bool = flag("", hidden=True)
+    ip: str | None = optional(None, "", hidden=True)
+    ip_defaults: bool = flag("", hidden=True)
+    zookeeper: str | None = optional(None, "", hidden=True)
+    controller: str | None = optional(None, "", "--bootstrap-controller", hidden=True)
+    zookeeper_tls: str | None = optional(None, "", "--zk-tls-config-file", hidden=True)
+    force: bool = flag("", hidden=True)
 
     def entity(self) -> ConfigEntity:
         """The entity that the options name. Raises UsageError, or typer's, unless it is exactly one."""

@@ -17,8 +17,8 @@ from klog.commands.cluster.config_entities import EntityOptions
 from klog.commands.kafka_tools.command_lines import AsKafka, tool_app
 from klog.commands.shared.connection import ConnectionOptions, ValidateOnly
 from klog.commands.shared.messages import print_line, print_note, print_report
-from klog.commands.shared.option_sets import expand_options, option
-from klog.commands.shared.output import WATCHING, OutputOptions, WatchOptions
+from klog.commands.shared.option_sets import flag, option
+from klog.commands.shared.output import OutputOptions, WatchOptions
 from klog.commands.shared.properties import properties_file
 from klog.commands.shared.tables import show_table
 from klog.commands.shared.usage import missing
@@ -45,17 +45,14 @@ def _option(name: str, metavar: str, summary: str) -> OptionInfo:
     return option(None, summary, name, metavar=metavar, show_default=False)
 
 
-@app.command("describe", cls=WATCHING)
-@expand_options
+@app.command("describe")
 def describe_configs(
     options: EntityOptions,
     connection: ConnectionOptions,
     output: OutputOptions,
     watch: WatchOptions,
-    all_: Annotated[bool, typer.Option("--all", help="Also show configs that nobody has set.")] = False,
-    documentation: Annotated[
-        bool, typer.Option("--documentation", "--doc", help="Show what each config does.")
-    ] = False,
+    all_: bool = flag("Also show configs that nobody has set."),
+    documentation: bool = flag("Show what each config does.", "--documentation", "--doc"),
     as_kafka: AsKafka = False,
 ) -> None:
     """Show the configs that are set and the values they replace; with --all every config and its source.
@@ -74,17 +71,16 @@ def describe_configs(
 
         klog configs describe --group billing
     """
-    from klog.admin import connect
     from klog.admin.configs import describe, entities
 
     if as_kafka and (parts := options.quota_parts()) is not None:
         from klog.commands.cluster import quota_configs
 
-        with connect.cluster(connection.settings()) as cluster:
+        with connection.cluster() as cluster:
             quota_configs.describe(cluster, parts)
         return
     entity_type, entity = options.entity_or_type()
-    with connect.cluster(connection.settings()) as cluster:
+    with connection.cluster() as cluster:
 
         def show() -> None:
             wanted = entities(cluster, entity_type) if entity is None else [entity]
@@ -165,7 +161,6 @@ def _value(entry: ConfigEntry) -> str | None:
 
 
 @app.command("alter")
-@expand_options
 def alter_configs(
     options: EntityOptions,
     connection: ConnectionOptions,
@@ -199,7 +194,6 @@ def alter_configs(
 
         klog configs --alter --topic orders --add-config cleanup.policy=[compact,delete]
     """
-    from klog.admin import connect
     from klog.admin.configs import alter
     from klog.commands.kafka_tools.configs import changed
 
@@ -217,7 +211,7 @@ def alter_configs(
         append or (),
         subtract or (),
     )
-    with connect.cluster(connection.settings()) as cluster:
+    with connection.cluster() as cluster:
         _check_set(cluster, entity, kafka_deleted)
         alter(cluster, entity, changes, validate_only=validate_only)
     if as_kafka and not validate_only:
@@ -234,7 +228,6 @@ def _alter_quotas(
     deleted: Sequence[str],
 ) -> None:
     """What kafka-configs does for users, clients and IP addresses. Raises UsageError, ClientError."""
-    from klog.admin import connect
     from klog.commands.cluster import quota_configs
 
     given = {**properties_file(file), **parse_pairs("--add-config", pairs)}
@@ -242,7 +235,7 @@ def _alter_quotas(
         raise missing("--entity-name or --entity-default")
     if not given and not deleted:
         raise missing("--add-config, --add-config-file or --delete-config")
-    with connect.cluster(connection.settings()) as cluster:
+    with connection.cluster() as cluster:
         quota_configs.alter(cluster, parts, given, deleted)
 
 

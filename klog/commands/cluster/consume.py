@@ -19,7 +19,6 @@ from klog.commands.kafka_tools.console_consumer import ConsoleOptions
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.decoding.options import DecodingOptions
 from klog.commands.shared.messages import print_note, print_report
-from klog.commands.shared.option_sets import expand_options
 from klog.commands.shared.records.selection_options import SelectionOptions
 from klog.commands.shared.terminal import count_of
 from klog.formats.errors import UsageError
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from klog.formats.names import TopicPartition
 
 
-@expand_options
 def consume(
     topics: options.Topics = None,
     *,

@@ -14,7 +14,7 @@ import typer
 
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_error, print_line, print_note, print_report
-from klog.commands.shared.option_sets import expand_options
+from klog.commands.shared.option_sets import flag, optional
 from klog.commands.shared.output import OutputOptions
 from klog.commands.shared.terminal import confirmed, count_of
 from klog.commands.shared.usage import missing
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from klog.formats.names import TopicPartition
 
 
-@expand_options
 def delete_records(
     connection: ConnectionOptions,
     output: OutputOptions,
@@ -36,14 +35,9 @@ def delete_records(
             help="Delete what is before this offset; -1 deletes all records.",
         ),
     ] = None,
-    offset_json_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--offset-json-file", metavar="FILE", help="A file of kafka-delete-records.", show_default=False
-        ),
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would go.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Delete without asking.")] = False,
+    offset_json_file: Path | None = optional(None, "A file of kafka-delete-records.", metavar="FILE"),
+    dry_run: bool = flag("Only show what would go."),
+    yes: bool = flag("Delete without asking.", "--yes", "-y"),
 ) -> None:
     """Delete the records of partitions before an offset, on all replicas. They cannot be brought back.
 
@@ -60,14 +54,13 @@ def delete_records(
 
         klog delete-records --offset-json-file offsets.json
     """
-    from klog.admin import connect
     from klog.admin.record_deletion import plan
     from klog.admin.requests.record_deletion import delete_records as delete
 
     before = _before(targets, offset_json_file)
     in_a_script = not (sys.stdin.isatty() and sys.stderr.isatty())
     as_kafka = offset_json_file is not None and output.for_people and in_a_script and not (yes or dry_run)
-    with connect.cluster(connection.settings()) as cluster:
+    with connection.cluster() as cluster:
         planned = plan(cluster, before)
         if not as_kafka and not _agreed(planned, output, dry_run=dry_run, yes=yes):
             raise typer.Exit(0 if dry_run else 1)

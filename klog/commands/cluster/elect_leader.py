@@ -14,7 +14,7 @@ import typer
 
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_error, print_line, print_note, print_report
-from klog.commands.shared.option_sets import expand_options, optional
+from klog.commands.shared.option_sets import flag, optional
 from klog.commands.shared.terminal import confirmed, count_of
 from klog.commands.shared.usage import missing
 from klog.formats.errors import FormatError, StorageError, UsageError
@@ -33,21 +33,16 @@ _NAMED: Final = 10
 class KafkaOptions:
     """The options of `kafka-leader-election`."""
 
-    election_type: str | None = optional(
-        None, _PANEL, "preferred or unclean.", "--election-type", metavar="TYPE"
-    )
-    topic: str | None = optional(None, _PANEL, "A topic.", "--topic", metavar="TOPIC")
-    partition: int | None = optional(
-        None, _PANEL, "A partition of --topic.", "--partition", metavar="N", least=0
-    )
+    election_type: str | None = optional(None, "preferred or unclean.", panel=_PANEL, metavar="TYPE")
+    topic: str | None = optional(None, "A topic.", panel=_PANEL, metavar="TOPIC")
+    partition: int | None = optional(None, "A partition of --topic.", panel=_PANEL, metavar="N", least=0)
     json_file: Path | None = optional(
-        None, _PANEL, "A file that lists partitions as JSON.", "--path-to-json-file", metavar="FILE"
+        None, "A file that lists partitions as JSON.", "--path-to-json-file", panel=_PANEL, metavar="FILE"
     )
-    all_partitions: bool = optional(False, _PANEL, "All partitions that need it.", "--all-topic-partitions")
-    admin_config: Path | None = optional(None, None, "", "--admin.config", hidden=True)
+    all_partitions: bool = flag("All partitions that need it.", "--all-topic-partitions", panel=_PANEL)
+    admin_config: Path | None = optional(None, "", "--admin.config", hidden=True)
 
 
-@expand_options
 def elect_leader(
     connection: ConnectionOptions,
     kafka: KafkaOptions,
@@ -55,18 +50,12 @@ def elect_leader(
         list[str] | None,
         typer.Argument(metavar="[TOPIC[:N,...]]...", help="Topics, or some of their partitions."),
     ] = None,
-    preferred: Annotated[
-        bool, typer.Option("--preferred", help="Make the first replica the leader, if it is in sync.")
-    ] = False,
-    unclean: Annotated[
-        bool,
-        typer.Option(
-            "--unclean",
-            help="Let a replica lead that is not in sync, where there is no leader. Records are lost.",
-        ),
-    ] = False,
-    all_: Annotated[bool, typer.Option("--all", help="All partitions that need it.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Elect uncleanly without asking.")] = False,
+    preferred: bool = flag("Make the first replica the leader, if it is in sync."),
+    unclean: bool = flag(
+        "Let a replica lead that is not in sync, where there is no leader. Records are lost."
+    ),
+    all_: bool = flag("All partitions that need it."),
+    yes: bool = flag("Elect uncleanly without asking.", "--yes", "-y"),
 ) -> None:
     """Elect leaders of partitions: the preferred ones after a restart, or unclean ones after a loss.
 
@@ -85,7 +74,6 @@ def elect_leader(
 
         klog elect-leader --election-type preferred --all-topic-partitions
     """
-    from klog.admin import connect
     from klog.admin.requests.elections import ElectionType, elect_leaders
 
     kind = _kind(kafka, preferred=preferred, unclean=unclean)
@@ -93,7 +81,7 @@ def elect_leader(
     as_kafka = kafka.election_type is not None
     if kafka.admin_config is not None:
         connection = replace(connection, command_config=kafka.admin_config)
-    with connect.cluster(connection.settings()) as cluster:
+    with connection.cluster() as cluster:
         wanted = _wanted(cluster, kafka, partitions)
         if kind is ElectionType.UNCLEAN and not as_kafka:
             wanted = _agreed(cluster, wanted, yes=yes)

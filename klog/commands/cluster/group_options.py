@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from klog.commands.shared.option_sets import option, optional
+from klog.commands.shared.option_sets import flag, option, optional
 from klog.commands.shared.usage import missing
 from klog.formats.errors import FormatError, StorageError, UsageError
 
@@ -144,14 +144,11 @@ class ResetScope:
 
     topic: list[str] | None = optional(
         None,
-        _SCOPE,
         "A topic, or some of its partitions, like orders:0,2 (repeatable).",
-        "--topic",
+        panel=_SCOPE,
         metavar="TOPIC[:N,...]",
     )
-    all_topics: bool = optional(
-        False, _SCOPE, "All partitions of which the group has offsets.", "--all-topics"
-    )
+    all_topics: bool = flag("All partitions of which the group has offsets.", panel=_SCOPE)
     execute: Annotated[bool, typer.Option("--execute", help="Set the offsets.")] = False
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the new offsets (the default).")] = (
         False

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,8 +16,8 @@ from klog.commands.cluster.group_options import DescribeOptions, Groups, OneGrou
 from klog.commands.kafka_tools.command_lines import AsKafka, tool_app
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_error, print_line, print_report
-from klog.commands.shared.option_sets import expand_options, taking_optional_values
-from klog.commands.shared.output import WATCHING, OutputFormat, OutputOptions, WatchOptions
+from klog.commands.shared.option_sets import flag, optional
+from klog.commands.shared.output import OutputFormat, OutputOptions, WatchOptions
 from klog.commands.shared.tables import show_table
 from klog.commands.shared.terminal import confirmed
 from klog.commands.shared.usage import did_you_mean, missing
@@ -26,6 +26,7 @@ from klog.formats.errors import KlogError, UsageError
 if TYPE_CHECKING:
     from klog.admin.groups import Group, GroupFailure
     from klog.admin.offset_reset import Rule
+    from klog.admin.settings import ClientSettings
     from klog.client.cluster import Cluster
     from klog.client.groups import ListedGroup
     from klog.formats.names import TopicPartition
@@ -48,39 +49,36 @@ app = tool_app(
     ),
 )
 
-Timeout = Annotated[int | None, typer.Option("--timeout", metavar="MS", hidden=True)]
-"""Kafka's name of `--timeout-ms`."""
+
+@dataclass(frozen=True, slots=True)
+class GroupConnection(ConnectionOptions):
+    """With Kafka's name of `--timeout-ms`, too."""
+
+    timeout: int | None = optional(None, "", metavar="MS", hidden=True)
+
+    def settings(self, more: Mapping[str, str] | None = None) -> ClientSettings:
+        """The settings that the options make. Raises UsageError."""
+        given = self if self.timeout is None else replace(self, timeout_ms=self.timeout)
+        return ConnectionOptions.settings(given, more)
 
 
-def _with_timeout(connection: ConnectionOptions, timeout_ms: int | None) -> ConnectionOptions:
-    return connection if timeout_ms is None else replace(connection, timeout_ms=timeout_ms)
-
-
-@app.command("list", cls=taking_optional_values({"--state": "", "--type": "", "--watch": "2", "-w": "2"}))
-@expand_options
+@app.command("list")
 def list_groups(
-    connection: ConnectionOptions,
+    connection: GroupConnection,
     output: OutputOptions,
     watch: WatchOptions,
-    state: Annotated[
-        str | None,
-        typer.Option(
-            "--state",
-            metavar="STATE,...",
-            help="Only groups in these states: Empty, Stable, PreparingRebalance, CompletingRebalance, Dead.",
-            show_default=False,
-        ),
-    ] = None,
-    type_: Annotated[
-        str | None,
-        typer.Option(
-            "--type",
-            metavar="TYPE,...",
-            help="Only groups of these types: classic, consumer.",
-            show_default=False,
-        ),
-    ] = None,
-    timeout: Timeout = None,
+    state: str | None = optional(
+        None,
+        "Only groups in these states: Empty, Stable, PreparingRebalance, CompletingRebalance, Dead.",
+        metavar="STATE,...",
+        without_value={"--state": ""},
+    ),
+    type_: str | None = optional(
+        None,
+        "Only groups of these types: classic, consumer.",
+        metavar="TYPE,...",
+        without_value={"--type": ""},
+    ),
     as_kafka: AsKafka = False,
 ) -> None:
     """Print the names of all consumer groups; on a terminal with their types and states.
@@ -93,12 +91,11 @@ def list_groups(
 
         klog groups list --json | jq -r .group
     """
-    from klog.admin import connect
     from klog.admin import groups as admin
     from klog.commands.kafka_tools.consumer_groups import listed
 
     states, types = _words("--state", state, admin.STATES), _words("--type", type_, admin.TYPES)
-    with connect.cluster(_with_timeout(connection, timeout).settings()) as cluster:
+    with connection.cluster() as cluster:
 
         def show() -> None:
             found = admin.list_groups(cluster, states=states, types=types)
@@ -130,15 +127,13 @@ def _words(option: str, text: str | None, known: Sequence[str]) -> list[str]:
     return words
 
 
-@app.command("describe", cls=WATCHING)
-@expand_options
+@app.command("describe")
 def describe_groups(
     groups: Groups,
     shown: DescribeOptions,
-    connection: ConnectionOptions,
+    connection: GroupConnection,
     output: OutputOptions,
     watch: WatchOptions,
-    timeout: Timeout = None,
     as_kafka: AsKafka = False,
 ) -> None:
     """Show committed offsets and lag by partition and member, or the members, or the state.
@@ -155,14 +150,13 @@ def describe_groups(
 
         klog groups describe billing --json | jq '[.offsets[].lag] | add'
     """
-    from klog.admin import connect
     from klog.admin import groups as admin
 
     shown.check()
     given = groups.given()
     offsets = not output.for_people or not (shown.members or shown.state)
     failures: list[GroupFailure] = []
-    with connect.cluster(_with_timeout(connection, timeout).settings()) as cluster:
+    with connection.cluster() as cluster:
 
         def show() -> None:
             names = given or _all_names(cluster)
@@ -227,14 +221,12 @@ def _exit_with(errors: Iterable[object]) -> None:
 
 
 @app.command("reset-offsets")
-@expand_options
 def reset_offsets(
     groups: Groups,
     scope: ResetScope,
     rules: ResetRules,
-    connection: ConnectionOptions,
+    connection: GroupConnection,
     output: OutputOptions,
-    timeout: Timeout = None,
     as_kafka: AsKafka = False,
 ) -> None:
     """Show the offsets that a rule gives, and set them with --execute. The groups must have no members.
@@ -265,7 +257,7 @@ def reset_offsets(
     from_file = rules.offsets_of(names) if rules.from_file is not None else {}
     planned: dict[str, dict[TopicPartition, int]] = {}
     errors: list[KlogError] = []
-    with connect.cluster(_with_timeout(connection, timeout).settings()) as cluster:
+    with connection.cluster() as cluster:
         for name in names or _all_names(cluster):
             try:
                 planned[name] = _planned(cluster, name, scope, rule, from_file.get(name, {}))
@@ -310,12 +302,10 @@ def _planned(
 
 
 @app.command("delete")
-@expand_options
 def delete_groups(
     groups: Groups,
-    connection: ConnectionOptions,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Delete without asking.")] = False,
-    timeout: Timeout = None,
+    connection: GroupConnection,
+    yes: bool = flag("Delete without asking.", "--yes", "-y"),
     as_kafka: AsKafka = False,
 ) -> None:
     """Delete groups without members, with their offsets. Asks on a terminal; elsewhere it needs --yes.
@@ -328,14 +318,13 @@ def delete_groups(
 
         klog groups delete billing shipping --yes
     """
-    from klog.admin import connect
     from klog.admin import groups as admin
 
     names = groups.given()
     agreed = yes or as_kafka
     if names and not confirmed(f"Delete the offsets of {', '.join(names)}?", yes=agreed):
         raise typer.Exit(1)
-    with connect.cluster(_with_timeout(connection, timeout).settings()) as cluster:
+    with connection.cluster() as cluster:
         if not names:
             names = _all_names(cluster)
             if names and not confirmed(f"Delete the offsets of {', '.join(names)}?", yes=agreed):
@@ -351,10 +340,9 @@ def delete_groups(
 
 
 @app.command("delete-offsets")
-@expand_options
 def delete_offsets(
     group: OneGroup,
-    connection: ConnectionOptions,
+    connection: GroupConnection,
     topic: Annotated[
         list[str],
         typer.Option(
@@ -364,7 +352,6 @@ def delete_offsets(
             show_default=False,
         ),
     ] = ...,  # type: ignore[assignment]  # typer's way to require an option
-    timeout: Timeout = None,
     as_kafka: AsKafka = False,
 ) -> None:
     """Delete committed offsets of topics that no member of the group reads.
@@ -375,13 +362,12 @@ def delete_offsets(
 
         klog groups delete-offsets billing --topic orders:0,2 --topic prices
     """
-    from klog.admin import connect
     from klog.admin import groups as admin
     from klog.client.errors import RefusedError
     from klog.protocol.error_codes import ErrorCode
 
     name = group.required()
-    with connect.cluster(_with_timeout(connection, timeout).settings()) as cluster:
+    with connection.cluster() as cluster:
         partitions = admin.parse_partitions(cluster, topic)
         outcomes = admin.delete_offsets(cluster, name, partitions)
     if as_kafka:

@@ -13,7 +13,7 @@ import typer
 
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_error, print_line, print_note
-from klog.commands.shared.option_sets import expand_options, optional
+from klog.commands.shared.option_sets import flag, optional
 from klog.commands.shared.output import OutputOptions, WatchOptions
 from klog.formats.errors import KlogError, UsageError
 
@@ -25,16 +25,14 @@ _PANEL: Final = "As for kafka-log-dirs"
 _COLUMNS: Final = ("broker", "replicas", "size", "usableBytes", "lagging", "future", "logDir")
 _REPLICA_COLUMNS: Final = ("topic", "partition", "broker", "size", "offsetLag", "isFuture", "logDir")
 
-OPTIONAL_VALUES = {"--watch": "2", "-w": "2"}
-
 
 @dataclass(frozen=True, slots=True)
 class KafkaOptions:
     """The options of `kafka-log-dirs`."""
 
-    describe: bool = optional(False, _PANEL, "Print the JSON of kafka-log-dirs.", "--describe")
-    topic_list: str | None = optional(None, _PANEL, "Only these topics.", "--topic-list", metavar="TOPIC,...")
-    broker_list: str | None = optional(None, _PANEL, "Only these brokers.", "--broker-list", metavar="ID,...")
+    describe: bool = flag("Print the JSON of kafka-log-dirs.", panel=_PANEL)
+    topic_list: str | None = optional(None, "Only these topics.", panel=_PANEL, metavar="TOPIC,...")
+    broker_list: str | None = optional(None, "Only these brokers.", panel=_PANEL, metavar="ID,...")
 
     def topics(self) -> list[str]:
         """The topics that are named."""
@@ -50,7 +48,6 @@ class KafkaOptions:
             ) from error
 
 
-@expand_options
 def log_dirs(
     connection: ConnectionOptions,
     output: OutputOptions,
@@ -59,13 +56,8 @@ def log_dirs(
     topics: Annotated[
         list[str] | None, typer.Argument(metavar="[TOPIC]...", help="Only these topics. [default: all]")
     ] = None,
-    broker: Annotated[
-        list[int] | None,
-        typer.Option("--broker", metavar="ID", help="Only this broker (repeatable).", show_default=False),
-    ] = None,
-    replicas: Annotated[
-        bool, typer.Option("--replicas", help="Show each replica, the largest first.")
-    ] = False,
+    broker: list[int] | None = optional(None, "Only this broker (repeatable).", metavar="ID"),
+    replicas: bool = flag("Show each replica, the largest first."),
 ) -> None:
     """Show what each log directory of each broker holds: sizes, free space, replicas behind, moves.
 
@@ -82,13 +74,12 @@ def log_dirs(
 
         klog log-dirs --describe --topic-list orders --broker-list 0,1
     """
-    from klog.admin import connect
 
     names = [*(topics or ()), *kafka.topics()]
     brokers = [*(broker or ()), *kafka.brokers()]
     as_kafka = kafka.describe and output.for_people
     failed = False
-    with connect.cluster(connection.settings()) as cluster:
+    with connection.cluster() as cluster:
 
         def show() -> None:
             nonlocal failed

@@ -13,7 +13,7 @@ import typer
 
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_error
-from klog.commands.shared.option_sets import expand_options, optional
+from klog.commands.shared.option_sets import flag, optional
 from klog.commands.shared.output import OutputOptions, WatchOptions
 from klog.formats.errors import UsageError
 
@@ -26,28 +26,23 @@ _PANEL: Final = "As for kafka-get-offsets"
 _COLUMNS: Final = ("topic", "partition", "leader", "logStartOffset", "logEndOffset", "offsets")
 _WITH_GROUP: Final = ("topic", "partition", "logStartOffset", "logEndOffset", "currentOffset", "lag")
 
-OPTIONAL_VALUES = {"--watch": "2", "-w": "2"}
-
 
 @dataclass(frozen=True, slots=True)
 class KafkaSelection:
     """Partitions as `kafka-get-offsets` selects them."""
 
-    topic: str | None = optional(None, _PANEL, "Topics whose whole name matches.", "--topic", metavar="REGEX")
+    topic: str | None = optional(None, "Topics whose whole name matches.", panel=_PANEL, metavar="REGEX")
     partitions: str | None = optional(
-        None, _PANEL, "Partitions by number. [default: all]", "--partitions", metavar="N,..."
+        None, "Partitions by number. [default: all]", panel=_PANEL, metavar="N,..."
     )
     topic_partitions: str | None = optional(
         None,
-        _PANEL,
         "Patterns of topics with ranges, like orders:0-3,prices:2,:5- (the end is not included).",
-        "--topic-partitions",
+        panel=_PANEL,
         metavar="REGEX:RANGE,...",
     )
-    exclude_internal: bool = optional(
-        False, _PANEL, "Leave out Kafka's own topics.", "--exclude-internal-topics"
-    )
-    broker_list: str | None = optional(None, None, "", "--broker-list", hidden=True)
+    exclude_internal: bool = flag("Leave out Kafka's own topics.", "--exclude-internal-topics", panel=_PANEL)
+    broker_list: str | None = optional(None, "", hidden=True)
 
     @property
     def is_given(self) -> bool:
@@ -65,7 +60,6 @@ class KafkaSelection:
         return parse_partition_rules(self.topic_partitions)
 
 
-@expand_options
 def offsets(
     connection: ConnectionOptions,
     output: OutputOptions,
@@ -75,26 +69,15 @@ def offsets(
         list[str] | None,
         typer.Argument(metavar="[TOPIC[:N,...]]...", help="Topics, or some of their partitions."),
     ] = None,
-    group: Annotated[
-        str | None,
-        typer.Option(
-            "--group",
-            "-g",
-            metavar="GROUP",
-            help="Also what this group has committed, and its lag.",
-            show_default=False,
-        ),
-    ] = None,
-    time: Annotated[
-        str | None,
-        typer.Option(
-            "--time",
-            metavar="TIME",
-            help="The offset of a time instead: ISO 8601, epoch ms, a span like 2h (that long ago), "
-            "latest (-1), earliest (-2), max-timestamp (-3), earliest-local (-4) or latest-tiered (-5).",
-            show_default=False,
-        ),
-    ] = None,
+    group: str | None = optional(
+        None, "Also what this group has committed, and its lag.", "--group", "-g", metavar="GROUP"
+    ),
+    time: str | None = optional(
+        None,
+        "The offset of a time instead: ISO 8601, epoch ms, a span like 2h (that long ago), "
+        "latest (-1), earliest (-2), max-timestamp (-3), earliest-local (-4) or latest-tiered (-5).",
+        metavar="TIME",
+    ),
 ) -> None:
     """Show where partitions begin and end, and what a group has committed, or the offsets of a time.
 
@@ -113,7 +96,6 @@ def offsets(
 
         klog offsets --topic 'orders.*' --time -2
     """
-    from klog.admin import connect
     from klog.protocol.offset_times import LATEST
 
     if topics and selection.is_given:
@@ -128,7 +110,7 @@ def offsets(
 
         connection = replace(connection, bootstrap_server=selection.broker_list)
     failed = False
-    with connect.cluster(connection.settings()) as cluster:
+    with connection.cluster() as cluster:
 
         def show() -> None:
             nonlocal failed

@@ -24,7 +24,6 @@ from klog.commands.kafka_tools.console_producer import ConsoleProducerOptions
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.delivery import Acks, Codec, DeliveryOptions
 from klog.commands.shared.messages import print_error, print_report
-from klog.commands.shared.option_sets import expand_options
 from klog.commands.shared.records.plan import BytesMode
 from klog.commands.shared.terminal import count_of
 from klog.commands.shared.usage import missing
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from klog.client.producer import Producer, ProducerSettings
     from klog.commands.shared.records.input_lines import Parser
 
-OPTIONAL_VALUES: Final = {"--compression-codec": Codec.GZIP.value}
 """Options that Kafka's tool also takes without a value, and what they mean then."""
 
 _READ_BYTES: Final = 1 << 16
@@ -42,7 +40,6 @@ _STDIN: Final = "-"
 _LISTED_PARTITIONS: Final = 8
 
 
-@expand_options
 def produce(
     topic: options.Topic = None,
     values: options.Values = None,

@@ -11,14 +11,14 @@ import typer
 
 from klog.commands.cluster.profile_options import LoginOptions, TlsOptions
 from klog.commands.shared.messages import print_report
-from klog.commands.shared.option_sets import expand_options
+from klog.commands.shared.option_sets import CommandGroup, flag, optional
 from klog.commands.shared.output import OutputOptions
 from klog.formats.errors import UsageError
 
 if TYPE_CHECKING:
     from klog.admin.profiles import Profiles
 
-app = typer.Typer(
+app = CommandGroup(
     name="profile",
     help=(
         "Keep connection settings of clusters under names, and choose one.\n\n"
@@ -48,42 +48,29 @@ def _profiles() -> Profiles:
 
 
 @app.command("add")
-@expand_options
 def add_profile(
     name: Name,
     login: LoginOptions,
     tls: TlsOptions,
-    bootstrap_server: Annotated[
-        str | None,
-        typer.Option(
-            "--bootstrap-server",
-            "-b",
-            metavar="HOST:PORT",
-            help="A broker of the cluster, or several with commas.",
-            show_default=False,
-        ),
-    ] = None,
-    command_config: Annotated[
-        Path | None,
-        typer.Option(
-            "--command-config",
-            metavar="FILE",
-            help="Take over the properties of a file for Kafka's tools.",
-            show_default=False,
-        ),
-    ] = None,
-    command_property: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--command-property",
-            "-X",
-            metavar="KEY=VALUE",
-            help="A client property as for Kafka's tools (repeatable).",
-            show_default=False,
-        ),
-    ] = None,
-    use: Annotated[bool, typer.Option("--use", help="Make it the current profile.")] = False,
-    replace: Annotated[bool, typer.Option("--replace", help="Replace a profile of this name.")] = False,
+    bootstrap_server: str | None = optional(
+        None,
+        "A broker of the cluster, or several with commas.",
+        "--bootstrap-server",
+        "-b",
+        metavar="HOST:PORT",
+    ),
+    command_config: Path | None = optional(
+        None, "Take over the properties of a file for Kafka's tools.", metavar="FILE"
+    ),
+    command_property: list[str] | None = optional(
+        None,
+        "A client property as for Kafka's tools (repeatable).",
+        "--command-property",
+        "-X",
+        metavar="KEY=VALUE",
+    ),
+    use: bool = flag("Make it the current profile."),
+    replace: bool = flag("Replace a profile of this name."),
 ) -> None:
     """Add a profile. The first one becomes current. The settings are checked, but no broker is asked.
 
@@ -137,7 +124,6 @@ def _read_password(user: str) -> str:
 
 
 @app.command("list")
-@expand_options
 def list_profiles(output: OutputOptions) -> None:
     """List the profiles, and which one is current.
 
@@ -163,7 +149,6 @@ def list_profiles(output: OutputOptions) -> None:
 
 
 @app.command("show")
-@expand_options
 def show_profile(
     output: OutputOptions,
     name: Annotated[

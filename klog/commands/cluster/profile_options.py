@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from klog.commands.shared.option_sets import optional
+from klog.commands.shared.option_sets import flag, optional
 from klog.formats.errors import UsageError
 from klog.storage.files.files import storage_error
 
@@ -25,19 +25,17 @@ _MODULES: Final = {
 class TlsOptions:
     """TLS by PEM files."""
 
-    tls: bool = optional(False, _TLS_PANEL, "Connect by TLS.", "--tls")
+    tls: bool = flag("Connect by TLS.", panel=_TLS_PANEL)
     ca: Path | None = optional(
         None,
-        _TLS_PANEL,
         "PEM file of the authorities that sign brokers' certificates. [default: the system's]",
-        "--ca",
+        panel=_TLS_PANEL,
         metavar="FILE",
     )
     cert: Path | None = optional(
         None,
-        _TLS_PANEL,
         "PEM file with the client's own key and certificates, for brokers that ask for them.",
-        "--cert",
+        panel=_TLS_PANEL,
         metavar="FILE",
     )
 
@@ -61,23 +59,21 @@ class LoginOptions:
     """Who the client is."""
 
     sasl: str | None = optional(
-        None, _SASL_PANEL, f"The mechanism: {', '.join(_MODULES)}.", "--sasl", metavar="MECHANISM"
+        None, f"The mechanism: {', '.join(_MODULES)}.", panel=_SASL_PANEL, metavar="MECHANISM"
     )
     user: str | None = optional(
-        None, _SASL_PANEL, "The user, or the client id of OAUTHBEARER.", "--user", metavar="USER"
+        None, "The user, or the client id of OAUTHBEARER.", panel=_SASL_PANEL, metavar="USER"
     )
     password_file: Path | None = optional(
         None,
-        _SASL_PANEL,
         "A file with the password. [default: KLOG_PASSWORD, else it is asked for]",
-        "--password-file",
+        panel=_SASL_PANEL,
         metavar="FILE",
     )
     token_url: str | None = optional(
         None,
-        _SASL_PANEL,
         "Where OAUTHBEARER gets tokens: the token endpoint, or file:PATH.",
-        "--token-url",
+        panel=_SASL_PANEL,
         metavar="URL",
     )
 

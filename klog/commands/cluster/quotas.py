@@ -7,16 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Final
-
-import typer
+from typing import TYPE_CHECKING, Final
 
 from klog.commands.cluster.assignments import parse_pairs, split_list
 from klog.commands.kafka_tools.command_lines import AsKafka, tool_app
 from klog.commands.shared.connection import ConnectionOptions, ValidateOnly
 from klog.commands.shared.messages import print_line, print_report
-from klog.commands.shared.option_sets import expand_options, optional
-from klog.commands.shared.output import WATCHING, OutputOptions, WatchOptions
+from klog.commands.shared.option_sets import flag, optional
+from klog.commands.shared.output import OutputOptions, WatchOptions
 from klog.commands.shared.usage import missing
 from klog.formats.errors import UsageError
 
@@ -44,19 +42,19 @@ _DEFAULT: Final = ""
 class Whose:
     """A user, a client id, both together, or an IP address; by name, or the default of all others."""
 
-    user: str | None = optional(None, _PANEL, "A user.", "--user", metavar="NAME")
-    user_defaults: bool = optional(
-        False, _PANEL, "All users without a quota of their own.", "--user-defaults"
+    user: str | None = optional(None, "A user.", panel=_PANEL, metavar="NAME")
+    user_defaults: bool = flag("All users without a quota of their own.", panel=_PANEL)
+    client_id: str | None = optional(
+        None, "A client id.", "--client-id", "--client", panel=_PANEL, metavar="ID"
     )
-    client_id: str | None = optional(None, _PANEL, "A client id.", "--client-id", "--client", metavar="ID")
-    client_id_defaults: bool = optional(
-        False, _PANEL, "All other client ids.", "--client-id-defaults", "--client-defaults"
+    client_id_defaults: bool = flag(
+        "All other client ids.", "--client-id-defaults", "--client-defaults", panel=_PANEL
     )
-    ip: str | None = optional(None, _PANEL, "An IP address.", "--ip", metavar="ADDRESS")
-    ip_defaults: bool = optional(False, _PANEL, "All other IP addresses.", "--ip-defaults")
-    entity_type: list[str] | None = optional(None, None, "", "--entity-type", metavar="TYPE", hidden=True)
-    entity_name: list[str] | None = optional(None, None, "", "--entity-name", metavar="NAME", hidden=True)
-    entity_default: bool = optional(False, None, "", "--entity-default", hidden=True)
+    ip: str | None = optional(None, "An IP address.", panel=_PANEL, metavar="ADDRESS")
+    ip_defaults: bool = flag("All other IP addresses.", panel=_PANEL)
+    entity_type: list[str] | None = optional(None, "", metavar="TYPE", hidden=True)
+    entity_name: list[str] | None = optional(None, "", metavar="NAME", hidden=True)
+    entity_default: bool = flag("", hidden=True)
 
     def parts(self) -> dict[str, str | None]:
         """The types with their names: the empty text for a default, None for any of the type.
@@ -85,8 +83,7 @@ class Whose:
         return found
 
 
-@app.command("list", cls=WATCHING)
-@expand_options
+@app.command("list")
 def list_quotas(
     connection: ConnectionOptions,
     output: OutputOptions,
@@ -104,11 +101,10 @@ def list_quotas(
 
         klog quotas list --user alice -o json
     """
-    from klog.admin import connect
     from klog.admin.requests.client_quotas import describe_quotas
 
     filters = list(filters_of(whose.parts()))
-    with connect.cluster(connection.settings()) as cluster:
+    with connection.cluster() as cluster:
 
         def show() -> None:
             found = describe_quotas(cluster, filters, strict=as_kafka and bool(filters))
@@ -165,22 +161,13 @@ def _title(entity: QuotaEntity) -> str:
 
 
 @app.command("alter")
-@expand_options
 def alter_quotas(
     connection: ConnectionOptions,
     whose: Whose,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set a quota (repeatable).")
-    ] = None,
-    delete: Annotated[
-        list[str] | None, typer.Option("--delete", metavar="KEY", help="Remove a quota (repeatable).")
-    ] = None,
-    add_config: Annotated[
-        list[str] | None, typer.Option("--add-config", metavar="K=V,K=V", hidden=True)
-    ] = None,
-    delete_config: Annotated[
-        list[str] | None, typer.Option("--delete-config", metavar="K,K", hidden=True)
-    ] = None,
+    set_: list[str] | None = optional(None, "Set a quota (repeatable).", metavar="KEY=VALUE"),
+    delete: list[str] | None = optional(None, "Remove a quota (repeatable).", metavar="KEY"),
+    add_config: list[str] | None = optional(None, "", metavar="K=V,K=V", hidden=True),
+    delete_config: list[str] | None = optional(None, "", metavar="K,K", hidden=True),
     validate_only: ValidateOnly = False,
     as_kafka: AsKafka = False,
 ) -> None:
@@ -197,7 +184,6 @@ def alter_quotas(
 
         klog quotas alter --ip-defaults --set connection_creation_rate=10
     """
-    from klog.admin import connect
     from klog.admin.requests.client_quotas import QuotaEntity
     from klog.admin.requests.client_quotas import alter_quotas as alter
 
@@ -212,7 +198,7 @@ def alter_quotas(
     if len(changes) < len(pairs) + len(names):
         raise UsageError("a quota is changed twice")
     entity = QuotaEntity(tuple((kind, name or None) for kind, name in parts.items()))
-    with connect.cluster(connection.settings()) as cluster:
+    with connection.cluster() as cluster:
         alter(cluster, entity, changes, validate_only=validate_only)
     if as_kafka:
         print_line(completed(entity))

@@ -14,7 +14,7 @@ import typer
 
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import BOLD, RED, columns_of, print_error, print_line
-from klog.commands.shared.option_sets import expand_options, optional
+from klog.commands.shared.option_sets import flag, optional
 from klog.commands.shared.output import HOME_AND_CLEAR, OutputFormat, OutputOptions
 from klog.commands.shared.terminal import count_of
 from klog.formats.errors import KlogError, UsageError
@@ -33,15 +33,14 @@ class TopOptions:
     """What `klog top` shows, and how often."""
 
     interval_s: float = optional(
-        2.0, "Output", "The seconds between two looks.", "--interval", "-i", metavar="SECONDS"
+        2.0, "The seconds between two looks.", "--interval", "-i", panel="Output", metavar="SECONDS"
     )
     count: int | None = optional(
-        None, "Output", "End after so many looks. [default: at Ctrl-C]", "--count", metavar="N", least=1
+        None, "End after so many looks. [default: at Ctrl-C]", panel="Output", metavar="N", least=1
     )
-    include_internal: bool = optional(False, "Output", "Show Kafka's own topics, too.", "--include-internal")
+    include_internal: bool = flag("Show Kafka's own topics, too.", panel="Output")
 
 
-@expand_options
 def top(shown: TopOptions, connection: ConnectionOptions, output: OutputOptions) -> None:
     """Show what a cluster does now: its health, what is written to topics, and how far groups are behind.
 
@@ -66,7 +65,7 @@ def top(shown: TopOptions, connection: ConnectionOptions, output: OutputOptions)
         raise UsageError(f"klog top does not print {output.format.value}", cure="-o jsonl, or a table")
     clock = connect.SYSTEM_CLOCK
     before: Sample | None = None
-    with connect.cluster(connection.settings()) as cluster:
+    with connection.cluster() as cluster:
         for number in itertools.count(1):
             started_s = clock.monotonic_s()
             try:

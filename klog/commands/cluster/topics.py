@@ -16,8 +16,8 @@ from klog.commands.cluster.topic_options import AnyTopics, NewTopics, ShownParti
 from klog.commands.kafka_tools.command_lines import AsKafka, tool_app
 from klog.commands.shared.connection import ConnectionOptions, ValidateOnly
 from klog.commands.shared.messages import print_error, print_line, print_report
-from klog.commands.shared.option_sets import expand_options
-from klog.commands.shared.output import WATCHING, OutputFormat, OutputOptions, WatchOptions
+from klog.commands.shared.option_sets import flag, optional
+from klog.commands.shared.output import OutputFormat, OutputOptions, WatchOptions
 from klog.commands.shared.tables import show_table
 from klog.commands.shared.terminal import confirmed
 from klog.formats.errors import UsageError
@@ -60,8 +60,7 @@ Assignment = Annotated[
 ClusterDefault = typer.Option(min=1, metavar="N", help="[default: the cluster's]", show_default=False)
 
 
-@app.command("list", cls=WATCHING)
-@expand_options
+@app.command("list")
 def list_topics(
     topics: AnyTopics,
     connection: ConnectionOptions,
@@ -80,12 +79,11 @@ def list_topics(
 
         klog topics list --topic 'orders.*'
     """
-    from klog.admin import connect
     from klog.admin.topic_selection import select_topics
 
     # As with Kafka's tool, a list may be empty.
     selection = topics.selection(exclude_internal=exclude_internal, may_miss=True)
-    with connect.cluster(connection.settings()) as cluster:
+    with connection.cluster() as cluster:
         watch.run(lambda: _list(select_topics(cluster, selection), output, as_kafka=as_kafka))
 
 
@@ -104,8 +102,7 @@ def _list(found: Sequence[Topic], output: OutputOptions, *, as_kafka: bool) -> N
         typer.echo("\n".join(topic.name for topic in found))
 
 
-@app.command("describe", cls=WATCHING)
-@expand_options
+@app.command("describe")
 def describe_topics(
     topics: AnyTopics,
     connection: ConnectionOptions,
@@ -130,13 +127,12 @@ def describe_topics(
 
         klog topics describe --topic 'orders.*' --topics-with-overrides
     """
-    from klog.admin import connect
 
     selection = topics.selection(
         exclude_internal=exclude_internal, may_miss=if_exists, topic_id=shown.topic_id
     )
     conditions = shown.conditions()
-    with connect.cluster(connection.settings()) as cluster:
+    with connection.cluster() as cluster:
 
         def show() -> None:
             found = _described(cluster, selection, shown, as_kafka=as_kafka)
@@ -214,22 +210,14 @@ def _row(partition: Partition) -> dict[str, object]:
 
 
 @app.command("create")
-@expand_options
 def create_topics(
     topics: NewTopics,
     connection: ConnectionOptions,
     partitions: Annotated[int | None, ClusterDefault] = None,
     replication_factor: Annotated[int | None, ClusterDefault] = None,
     replica_assignment: Assignment = None,
-    config: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--config", metavar="KEY=VALUE", help="A topic config (repeatable).", show_default=False
-        ),
-    ] = None,
-    if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="Accept topics that exist already.")
-    ] = False,
+    config: list[str] | None = optional(None, "A topic config (repeatable).", metavar="KEY=VALUE"),
+    if_not_exists: bool = flag("Accept topics that exist already."),
     validate_only: ValidateOnly = False,
     as_kafka: AsKafka = False,
 ) -> None:
@@ -254,7 +242,7 @@ def create_topics(
     wanted = [
         NewTopic(name, partitions, replication_factor, assignment, configs) for name in topics.required()
     ]
-    with connect.cluster(connection.settings()) as cluster:
+    with connection.cluster() as cluster:
         outcomes = create(cluster, wanted, connect.partitions_retry(), validate_only=validate_only)
     if as_kafka:
         for outcome in outcomes:
@@ -268,7 +256,6 @@ def create_topics(
 
 
 @app.command("add-partitions")
-@expand_options
 def add_partitions(
     topics: SomeTopics,
     connection: ConnectionOptions,
@@ -279,7 +266,7 @@ def add_partitions(
     replica_assignment: Assignment = None,
     if_exists: IfExists = False,
     validate_only: ValidateOnly = False,
-    config: Annotated[list[str] | None, typer.Option("--config", "--delete-config", hidden=True)] = None,
+    config: list[str] | None = optional(None, "", "--config", "--delete-config", hidden=True),
     as_kafka: AsKafka = False,
 ) -> None:
     """Add partitions to topics. Records stay where they are, but new records of a key may go elsewhere.
@@ -296,7 +283,7 @@ def add_partitions(
         raise UsageError("configs are not changed here", cure="klog configs alter --topic TOPIC")
     assignment = None if replica_assignment is None else admin_topics.parse_assignment(replica_assignment)
     selection = topics.required(may_miss=if_exists)
-    with connect.cluster(connection.settings()) as cluster:
+    with connection.cluster() as cluster:
         outcomes = []
         for topic in select_topics(cluster, selection):
             # Kafka's tool takes the brokers of all partitions, those included that are there.
@@ -314,13 +301,12 @@ def add_partitions(
 
 
 @app.command("delete")
-@expand_options
 def delete_topics(
     topics: SomeTopics,
     connection: ConnectionOptions,
     if_exists: IfExists = False,
     exclude_internal: ExcludeInternal = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Delete without asking.")] = False,
+    yes: bool = flag("Delete without asking.", "--yes", "-y"),
     as_kafka: AsKafka = False,
 ) -> None:
     """Delete topics with all their records. Asks on a terminal; elsewhere it needs --yes.

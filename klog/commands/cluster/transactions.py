@@ -13,8 +13,8 @@ import typer
 from klog.commands.kafka_tools.command_lines import tool_app
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_note, print_report
-from klog.commands.shared.option_sets import expand_options
-from klog.commands.shared.output import WATCHING, OutputOptions, WatchOptions
+from klog.commands.shared.option_sets import flag, optional
+from klog.commands.shared.output import OutputOptions, WatchOptions
 from klog.commands.shared.terminal import confirmed
 from klog.commands.shared.usage import missing
 from klog.formats.wording import first_of
@@ -54,21 +54,17 @@ def _started(start: int) -> int | None:
     return None if start == _NONE else start
 
 
-@app.command("list", cls=WATCHING)
-@expand_options
+@app.command("list")
 def list_transactions(
     connection: ConnectionOptions,
     output: OutputOptions,
     watch: WatchOptions,
-    duration_filter: Annotated[
-        int,
-        typer.Option(
-            "--duration-filter",
-            metavar="MS",
-            help="Only transactions that began longer ago than this.",
-            show_default=False,
-        ),
-    ] = _NONE,
+    duration_filter: int = optional(
+        _NONE,
+        "Only transactions that began longer ago than this.",
+        metavar="MS",
+        show_default=False,
+    ),
 ) -> None:
     """Show all transactional ids with their coordinators, producer ids and states.
 
@@ -78,10 +74,9 @@ def list_transactions(
 
         klog transactions list --duration-filter 60000 --json
     """
-    from klog.admin import connect
     from klog.admin.requests.transaction_admin import list_transactions as listed
 
-    with connect.cluster(connection.settings()) as cluster:
+    with connection.cluster() as cluster:
 
         def show() -> None:
             found = listed(cluster, longer_than_ms=duration_filter)
@@ -99,8 +94,7 @@ def _listed_row(found: ListedTransaction) -> dict[str, object]:
     }
 
 
-@app.command("describe", cls=WATCHING)
-@expand_options
+@app.command("describe")
 def describe_transaction(
     connection: ConnectionOptions,
     output: OutputOptions,
@@ -108,15 +102,7 @@ def describe_transaction(
     name: Annotated[
         str | None, typer.Argument(metavar="ID", help="The transactional id.", show_default=False)
     ] = None,
-    transactional_id: Annotated[
-        str | None,
-        typer.Option(
-            "--transactional-id",
-            metavar="ID",
-            help="The same, as for kafka-transactions.",
-            show_default=False,
-        ),
-    ] = None,
+    transactional_id: str | None = optional(None, "The same, as for kafka-transactions.", metavar="ID"),
 ) -> None:
     """Show the state of a transactional id, its epoch, and the partitions of its open transaction.
 
@@ -130,7 +116,7 @@ def describe_transaction(
     wanted = transactional_id if name is None else name
     if wanted is None:
         raise missing("ID")
-    with connect.cluster(connection.settings()) as cluster:
+    with connection.cluster() as cluster:
 
         def show() -> None:
             output.show([_described_row(describe(cluster, wanted), connect.SYSTEM_CLOCK.wall_ms())])
@@ -171,8 +157,7 @@ def _producer_row(producer: ActiveProducer) -> dict[str, object]:
     }
 
 
-@app.command("describe-producers", cls=WATCHING)
-@expand_options
+@app.command("describe-producers")
 def describe_producers(
     connection: ConnectionOptions,
     output: OutputOptions,
@@ -187,11 +172,10 @@ def describe_producers(
 
         klog transactions describe-producers --topic orders --partition 0
     """
-    from klog.admin import connect
     from klog.admin.transactions import producers
 
     wanted = _partition(topic, partition)
-    with connect.cluster(connection.settings()) as cluster:
+    with connection.cluster() as cluster:
 
         def show() -> None:
             output.show([_producer_row(each) for each in producers(cluster, wanted, broker_id)])
@@ -199,8 +183,7 @@ def describe_producers(
         watch.run(show)
 
 
-@app.command("find-hanging", cls=WATCHING)
-@expand_options
+@app.command("find-hanging")
 def find_hanging(
     connection: ConnectionOptions,
     output: OutputOptions,
@@ -208,15 +191,12 @@ def find_hanging(
     topic: Topic = None,
     partition: Partition = None,
     broker_id: BrokerId = None,
-    max_transaction_timeout: Annotated[
-        int,
-        typer.Option(
-            "--max-transaction-timeout",
-            metavar="MINUTES",
-            min=0,
-            help="transaction.max.timeout.ms of the brokers: younger transactions do not hang.",
-        ),
-    ] = 15,
+    max_transaction_timeout: int = optional(
+        15,
+        "transaction.max.timeout.ms of the brokers: younger transactions do not hang.",
+        metavar="MINUTES",
+        least=0,
+    ),
 ) -> None:
     """Show transactions that partitions have open, but that no coordinator will end.
 
@@ -235,7 +215,7 @@ def find_hanging(
     if partition is not None and topic is None:
         raise missing("--topic TOPIC")
     where = transactions.WherePartitions(topic, partition, broker_id)
-    with connect.cluster(connection.settings()) as cluster:
+    with connection.cluster() as cluster:
 
         def show() -> None:
             found = transactions.find_hanging(
@@ -272,7 +252,6 @@ def _hanging_row(found: OpenTransaction) -> dict[str, object]:
 
 
 @app.command("abort")
-@expand_options
 def abort_transaction(
     connection: ConnectionOptions,
     topic: Topic = None,
@@ -282,11 +261,8 @@ def abort_transaction(
     ] = None,
     producer_id: Annotated[int | None, _number("--producer-id", "For older brokers.")] = None,
     producer_epoch: Annotated[int | None, _number("--producer-epoch", "For older brokers.")] = None,
-    coordinator_epoch: Annotated[
-        int | None,
-        typer.Option("--coordinator-epoch", metavar="N", help="For older brokers.", show_default=False),
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Abort without asking.")] = False,
+    coordinator_epoch: int | None = optional(None, "For older brokers.", metavar="N"),
+    yes: bool = flag("Abort without asking.", "--yes", "-y"),
 ) -> None:
     """Abort a hanging transaction in one partition. Asks on a terminal; elsewhere it needs --yes.
 
@@ -296,7 +272,7 @@ def abort_transaction(
 
         klog transactions abort --topic orders --partition 0 --start-offset 71
     """
-    from klog.admin import connect, transactions
+    from klog.admin import transactions
     from klog.client.producer_id import ProducerId
 
     wanted = _partition(topic, partition)
@@ -304,7 +280,7 @@ def abort_transaction(
         raise missing("--start-offset N (or --producer-id, --producer-epoch and --coordinator-epoch)")
     if not confirmed(f"Abort the transaction in {wanted}?", yes=yes):
         raise typer.Exit(1)
-    with connect.cluster(connection.settings()) as cluster:
+    with connection.cluster() as cluster:
         if start_offset is not None:
             producer = transactions.abort(cluster, wanted, start_offset).producer
         else:

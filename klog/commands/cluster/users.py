@@ -16,8 +16,8 @@ from klog.commands.cluster.assignments import parse_pairs, split_list
 from klog.commands.kafka_tools.command_lines import AsKafka, tool_app
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_line, print_report
-from klog.commands.shared.option_sets import expand_options
-from klog.commands.shared.output import WATCHING, OutputOptions, WatchOptions
+from klog.commands.shared.option_sets import flag, optional
+from klog.commands.shared.output import OutputOptions, WatchOptions
 from klog.commands.shared.terminal import confirmed
 from klog.commands.shared.usage import missing
 from klog.formats.errors import FormatError, StorageError, UsageError
@@ -64,8 +64,7 @@ def mechanism_of(text: str) -> ScramMechanism:
         raise UsageError(f"--mechanism {text} is unknown", cure=known) from error
 
 
-@app.command("list", cls=WATCHING)
-@expand_options
+@app.command("list")
 def list_users(
     connection: ConnectionOptions,
     output: OutputOptions,
@@ -83,13 +82,12 @@ def list_users(
 
         klog users list alice -o json
     """
-    from klog.admin import connect
     from klog.admin.requests.scram_users import describe_users
     from klog.client.errors import ClientError
 
     _check_type(entity_type)
     wanted = [*(users or ()), *([entity_name] if entity_name else ())]
-    with connect.cluster(connection.settings()) as cluster:
+    with connection.cluster() as cluster:
 
         def show() -> None:
             found = describe_users(cluster, wanted or None)
@@ -126,18 +124,12 @@ def _check_type(entity_type: str | None) -> None:
 
 
 @app.command("set-password")
-@expand_options
 def set_password(
     connection: ConnectionOptions,
     user: Name,
     mechanism: Mechanisms = None,
-    iterations: Annotated[
-        int, typer.Option("--iterations", metavar="N", min=4096, max=16384, help="Rounds of hashing.")
-    ] = 4096,
-    password_file: Annotated[
-        Path | None,
-        typer.Option("--password-file", metavar="FILE", help="A file whose first line is the password."),
-    ] = None,
+    iterations: int = optional(4096, "Rounds of hashing.", metavar="N", least=4096, most=16384),
+    password_file: Path | None = optional(None, "A file whose first line is the password.", metavar="FILE"),
 ) -> None:
     """Set the password of a user, who need not exist. It is asked for twice, or read from a file or a pipe.
 
@@ -151,12 +143,11 @@ def set_password(
 
         pass show kafka/alice | klog users set-password alice
     """
-    from klog.admin import connect
     from klog.admin.requests.scram_users import ScramMechanism, alter_users
 
     wanted = [mechanism_of(each) for each in mechanism or ()] or [ScramMechanism.SCRAM_SHA_512]
     password = _password(user, password_file)
-    with connect.cluster(connection.settings()) as cluster:
+    with connection.cluster() as cluster:
         for each in wanted:  # KRaft refuses two changes of a user in one request
             alter_users(cluster, [_credential(user, password, each, iterations)])
     print_report(f"{user}: the password of {', '.join(each.title for each in wanted)} was set")
@@ -195,12 +186,11 @@ def _password(user: str, file: Path | None) -> str:
 
 
 @app.command("delete")
-@expand_options
 def delete_user(
     connection: ConnectionOptions,
     user: Name,
     mechanism: Mechanisms = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")] = False,
+    yes: bool = flag("Do it without asking.", "--yes", "-y"),
 ) -> None:
     """Remove the SCRAM credentials of a user: all, or those of --mechanism. Asks; elsewhere it needs --yes.
 
@@ -212,12 +202,11 @@ def delete_user(
 
         klog users delete alice --mechanism SCRAM-SHA-256 --yes
     """
-    from klog.admin import connect
     from klog.admin.requests.scram_users import Deletion, alter_users, describe_users
     from klog.client.errors import ClientError
 
     wanted = {mechanism_of(each) for each in mechanism or ()}
-    with connect.cluster(connection.settings()) as cluster:
+    with connection.cluster() as cluster:
         found = [name for each in describe_users(cluster, [user]) for name in each.iterations]
         deleted = [name for name in found if not wanted or name in wanted]
         if not deleted or wanted - set(found):
@@ -232,13 +221,12 @@ def delete_user(
 
 
 @app.command("alter", hidden=True)
-@expand_options
 def alter_user(
     connection: ConnectionOptions,
     entity_type: EntityType = None,
     entity_name: EntityName = None,
-    add_config: Annotated[list[str] | None, typer.Option("--add-config", metavar="K=[...]")] = None,
-    delete_config: Annotated[list[str] | None, typer.Option("--delete-config", metavar="K,K")] = None,
+    add_config: list[str] | None = optional(None, "", metavar="K=[...]"),
+    delete_config: list[str] | None = optional(None, "", metavar="K,K"),
     as_kafka: AsKafka = False,  # noqa: ARG001 (the command is Kafka's only)
 ) -> None:
     """Set and remove SCRAM credentials with the options of kafka-configs.
@@ -248,7 +236,6 @@ def alter_user(
         klog users --alter --entity-type users --entity-name alice
             --add-config 'SCRAM-SHA-256=[iterations=8192,password=secret]'
     """
-    from klog.admin import connect
     from klog.admin.requests.scram_users import Deletion, alter_users
 
     _check_type(entity_type)
@@ -265,7 +252,7 @@ def alter_user(
     ]
     if not upsertions and not deletions:
         raise missing("--add-config or --delete-config")
-    with connect.cluster(connection.settings()) as cluster:
+    with connection.cluster() as cluster:
         alter_users(cluster, upsertions, deletions)
     print_line(f"Completed updating config for user {entity_name}.")
 

@@ -13,6 +13,7 @@ from typing import Annotated, Any, ClassVar, Final
 import typer
 from typer.core import TyperGroup
 
+from klog.commands.shared.option_sets import CommandGroup
 from klog.commands.shared.version import show_version
 
 _AS_KAFKA: Final = "--as-kafka"
@@ -88,13 +89,13 @@ def tool_app(
     examples: Sequence[str],
     *,
     default: str | None = None,
-) -> typer.Typer:
+) -> CommandGroup:
     """An application of subcommands; `actions` maps flags of Kafka's tool to them.
 
     `default` is the subcommand that runs if the command line names none.
     """
     group: type[TyperGroup] = type("ToolGroup", (_ToolGroup,), {"actions": actions, "default": default})
-    return typer.Typer(
+    return CommandGroup(
         cls=group,
         name=name,
         help="\n\n    ".join((f"{summary}\n\nExamples:", *examples)),

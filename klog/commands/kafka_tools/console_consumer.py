@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from klog.commands.shared.option_sets import optional
+from klog.commands.shared.option_sets import flag, optional
 from klog.commands.shared.properties import given_properties, properties_file
 from klog.commands.shared.usage import missing
 from klog.formats.errors import UsageError
@@ -45,67 +45,68 @@ class ConsoleOptions:
 
     topic: list[str] | None = optional(
         None,
-        _KAFKA,
         "The topic to read. --timeout-ms ends it after that time without a record.",
-        "--topic",
+        panel=_KAFKA,
         metavar="TOPIC",
     )
     include: str | None = optional(
-        None, _KAFKA, "Read all topics whose whole name matches.", "--include", "--whitelist", metavar="REGEX"
+        None,
+        "Read all topics whose whole name matches.",
+        "--include",
+        "--whitelist",
+        panel=_KAFKA,
+        metavar="REGEX",
     )
-    from_beginning: bool = optional(False, _KAFKA, "Start at the first record.", "--from-beginning")
+    from_beginning: bool = flag("Start at the first record.", panel=_KAFKA)
     max_messages: int | None = optional(
-        None, _KAFKA, "Stop after N records.", "--max-messages", "-c", metavar="N", least=-1
+        None, "Stop after N records.", "--max-messages", "-c", panel=_KAFKA, metavar="N", least=-1
     )
     properties: list[str] | None = optional(
         None,
-        _KAFKA,
         "What to print: print.key, print.timestamp, print.offset, print.partition, print.headers, "
         "print.value (true or false), key.separator, line.separator, headers.separator, null.literal, "
         "key.deserializer, value.deserializer, headers.deserializer (repeatable).",
-        *("--property", "--formatter-property"),
+        "--property",
+        "--formatter-property",
+        panel=_KAFKA,
         metavar="KEY=VALUE",
     )
-    formatter_config: Path | None = optional(
-        None, _KAFKA, "A file of such properties.", "--formatter-config", metavar="FILE"
-    )
+    formatter_config: Path | None = optional(None, "A file of such properties.", panel=_KAFKA, metavar="FILE")
     formatter: str | None = optional(
-        None, _KAFKA, "DefaultMessageFormatter or NoOpMessageFormatter.", "--formatter", metavar="CLASS"
+        None, "DefaultMessageFormatter or NoOpMessageFormatter.", panel=_KAFKA, metavar="CLASS"
     )
     key_deserializer: str | None = optional(
-        None, _KAFKA, "As --property key.deserializer.", "--key-deserializer", metavar="CLASS"
+        None, "As --property key.deserializer.", panel=_KAFKA, metavar="CLASS"
     )
     value_deserializer: str | None = optional(
-        None, _KAFKA, "As --property value.deserializer.", "--value-deserializer", metavar="CLASS"
+        None, "As --property value.deserializer.", panel=_KAFKA, metavar="CLASS"
     )
-    skip_message_on_error: bool = optional(
-        False, _KAFKA, "Go on after a record that a deserializer rejects.", "--skip-message-on-error"
-    )
+    skip_message_on_error: bool = flag("Go on after a record that a deserializer rejects.", panel=_KAFKA)
     consumer_property: list[str] | None = optional(
         None,
-        _KAFKA,
         "A property of Kafka's consumer: isolation.level, auto.offset.reset, those of groups, and as in "
         "--command-config.",
-        "--consumer-property",
+        panel=_KAFKA,
         metavar="KEY=VALUE",
     )
     consumer_config: Path | None = optional(
-        None, _KAFKA, "A file of such properties.", "--consumer.config", metavar="FILE"
+        None, "A file of such properties.", "--consumer.config", panel=_KAFKA, metavar="FILE"
     )
-    enable_systest_events: bool = optional(False, None, "", "--enable-systest-events", hidden=True)
-    kcat_topic: list[str] | None = optional(None, _KCAT, "The topic to read.", "-t", metavar="TOPIC")
+    enable_systest_events: bool = flag("", hidden=True)
+    kcat_topic: list[str] | None = optional(None, "The topic to read.", "-t", panel=_KCAT, metavar="TOPIC")
     offset: list[str] | None = optional(
         None,
-        _KCAT,
         "Where to start: beginning, end (Kafka: earliest, latest), an offset, -N for the last N, s@TIME "
         "for the first record of a time; e@TIME says where to stop (repeatable).",
-        *("--offset", "-o"),
+        "--offset",
+        "-o",
+        panel=_KCAT,
         metavar="OFFSET",
     )
-    exit_at_end: bool = optional(False, _KCAT, "Stop at the end.", "-e")
-    consumer_mode: bool = optional(False, None, "", "-C", hidden=True)
-    unbuffered: bool = optional(False, None, "", "-u", hidden=True)
-    quiet: bool = optional(False, None, "", "-q", hidden=True)
+    exit_at_end: bool = flag("Stop at the end.", "-e", panel=_KCAT)
+    consumer_mode: bool = flag("", "-C", hidden=True)
+    unbuffered: bool = flag("", "-u", hidden=True)
+    quiet: bool = flag("", "-q", hidden=True)
 
     @property
     def as_kafka(self) -> bool:

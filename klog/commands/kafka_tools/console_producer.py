@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Final
 
 from klog.commands.shared.delivery import Acks, Codec, DeliveryOptions
-from klog.commands.shared.option_sets import option, optional
+from klog.commands.shared.option_sets import flag, option, optional
 from klog.commands.shared.properties import given_properties, is_true, properties_file
 from klog.formats.errors import UsageError
 
@@ -26,43 +26,43 @@ class ConsoleProducerOptions:
 
     kafka_topic: str | None = optional(
         None,
-        _KAFKA,
         "The topic to write to; all arguments are records then. Lines may end in \\r or \\r\\n, too.",
         "--topic",
+        panel=_KAFKA,
         metavar="TOPIC",
     )
-    kcat_topic: str | None = optional(None, "As kcat", "The topic to write to.", "-t", metavar="TOPIC")
+    kcat_topic: str | None = optional(None, "The topic to write to.", "-t", panel="As kcat", metavar="TOPIC")
     properties: list[str] | None = optional(
         None,
-        _KAFKA,
         "How to parse lines: parse.key, parse.headers, ignore.error (true or false), key.separator, "
         "headers.delimiter, headers.separator, headers.key.separator, null.marker (repeatable).",
-        *("--property", "--reader-property"),
+        "--property",
+        "--reader-property",
+        panel=_KAFKA,
         metavar="KEY=VALUE",
     )
-    reader_config: Path | None = optional(
-        None, _KAFKA, "A file of such properties.", "--reader-config", metavar="FILE"
-    )
-    line_reader: str | None = optional(None, _KAFKA, "LineMessageReader.", "--line-reader", metavar="CLASS")
+    reader_config: Path | None = optional(None, "A file of such properties.", panel=_KAFKA, metavar="FILE")
+    line_reader: str | None = optional(None, "LineMessageReader.", panel=_KAFKA, metavar="CLASS")
     producer_property: list[str] | None = optional(
         None,
-        _KAFKA,
         "A property of Kafka's producer: acks, compression.type, enable.idempotence, and as in "
         "--command-config.",
-        "--producer-property",
+        panel=_KAFKA,
         metavar="KEY=VALUE",
     )
     producer_config: Path | None = optional(
-        None, _KAFKA, "A file of such properties.", "--producer.config", metavar="FILE"
+        None, "A file of such properties.", "--producer.config", panel=_KAFKA, metavar="FILE"
     )
     compression_codec: str | None = optional(
-        None, _KAFKA, "As --compression-type; gzip without a value.", "--compression-codec", metavar="[CODEC]"
+        None,
+        "As --compression-type; gzip without a value.",
+        panel=_KAFKA,
+        metavar="[CODEC]",
+        without_value={"--compression-codec": Codec.GZIP.value},
     )
-    request_required_acks: str | None = optional(
-        None, _KAFKA, "As --acks.", "--request-required-acks", metavar="ACKS"
-    )
-    sync: bool = optional(False, _KAFKA, "Wait for each record before sending the next.", "--sync")
-    broker_list: str | None = optional(None, None, "", "--broker-list", hidden=True)
+    request_required_acks: str | None = optional(None, "As --acks.", panel=_KAFKA, metavar="ACKS")
+    sync: bool = flag("Wait for each record before sending the next.", panel=_KAFKA)
+    broker_list: str | None = optional(None, "", hidden=True)
     batch_size: Annotated[int | None, _hidden_number("--batch-size")] = None
     linger_ms: Annotated[int | None, _hidden_number("--timeout")] = None
     max_memory_bytes: Annotated[int | None, _hidden_number("--max-memory-bytes")] = None
@@ -73,7 +73,7 @@ class ConsoleProducerOptions:
     socket_buffer_bytes: Annotated[int | None, _hidden_number("--socket-buffer-size")] = None
     max_block_ms: Annotated[int | None, _hidden_number("--max-block-ms")] = None
     request_timeout_ms: Annotated[int | None, _hidden_number("--request-timeout-ms")] = None
-    producer_mode: bool = optional(False, None, "", "-P", hidden=True)
+    producer_mode: bool = flag("", "-P", hidden=True)
 
     def target(self, topic: str | None, values: Sequence[str]) -> tuple[str | None, list[str]]:
         """The topic and the records of the arguments. Raises UsageError if two topics are named."""

@@ -11,6 +11,7 @@ import typer
 
 from klog.commands.offline.options import DryRun
 from klog.commands.shared.messages import print_line, print_report
+from klog.commands.shared.option_sets import flag, optional
 from klog.commands.shared.terminal import confirmed, count_of
 from klog.formats.errors import FormatError, UsageError
 
@@ -28,34 +29,19 @@ def adopt(
             show_default=False,
         ),
     ] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option("--config", "-c", metavar="FILE", help="The broker's server.properties."),
-    ] = None,
-    options: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--option", "-o", metavar="KEY=VALUE", help="A config; it takes precedence over the file."
-        ),
-    ] = None,
-    topic_configs: Annotated[
-        Path | None,
-        typer.Option("--topic-configs", metavar="FILE", help="The configs that the topics had."),
-    ] = None,
-    topic_config: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--topic-config",
-            metavar="TOPIC:KEY=VALUE",
-            help="A config that a topic had; it takes precedence over the file.",
-        ),
-    ] = None,
-    allow_missing: Annotated[
-        bool,
-        typer.Option("--allow-missing", help="Partitions that have no directory come back empty."),
-    ] = False,
+    config: Path | None = optional(None, "The broker's server.properties.", "--config", "-c", metavar="FILE"),
+    options: list[str] | None = optional(
+        None, "A config; it takes precedence over the file.", "--option", "-o", metavar="KEY=VALUE"
+    ),
+    topic_configs: Path | None = optional(None, "The configs that the topics had.", metavar="FILE"),
+    topic_config: list[str] | None = optional(
+        None,
+        "A config that a topic had; it takes precedence over the file.",
+        metavar="TOPIC:KEY=VALUE",
+    ),
+    allow_missing: bool = flag("Partitions that have no directory come back empty."),
     dry_run: DryRun = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Write without asking.")] = False,
+    yes: bool = flag("Write without asking.", "--yes", "-y"),
 ) -> None:
     """Put the topics of partition directories back into metadata that has lost them.
 

@@ -15,7 +15,7 @@ from klog.commands.offline.locks import hold
 from klog.commands.offline.options import DryRun, JsonPerPartition, PartitionPaths, QuietUnlessChanged, Yes
 from klog.commands.shared.cells import human_bytes
 from klog.commands.shared.messages import print_error, print_line, print_note
-from klog.commands.shared.option_sets import expand_options, option, optional
+from klog.commands.shared.option_sets import flag, option, optional
 from klog.commands.shared.terminal import confirmed, count_of, note_slowness, progress
 from klog.formats.errors import KlogError, UsageError
 
@@ -60,7 +60,7 @@ class TopicRules:
     min_lag_ms: Annotated[str | None, _topic_config("MS", "min.compaction.lag.ms [default: 0].")] = None
     max_lag_ms: Annotated[str | None, _topic_config("MS", "max.compaction.lag.ms [default: none].")] = None
     config: list[str] | None = optional(
-        None, None, "Any other config of the topics (repeatable).", "--config", metavar="NAME=VALUE"
+        None, "Any other config of the topics (repeatable).", metavar="NAME=VALUE"
     )
 
     def topic_config(self) -> TopicConfig:
@@ -92,22 +92,18 @@ class TopicRules:
 class CleanOptions:
     """What to do, and what to print."""
 
-    status: bool = optional(
-        False,
-        None,
-        "Show what is clean, dirty and cleanable, or why not; change nothing [policy: compact].",
-        "--status",
+    status: bool = flag(
+        "Show what is clean, dirty and cleanable, or why not; change nothing [policy: compact]."
     )
     dry_run: DryRun = False
     yes: Yes = False
     dedupe_buffer_bytes: int = optional(
-        134_217_728, None, "log.cleaner.dedupe.buffer.size: 24 bytes per key.", least=72
+        134_217_728, "log.cleaner.dedupe.buffer.size: 24 bytes per key.", least=72
     )
     as_json: JsonPerPartition = False
     quiet: QuietUnlessChanged = False
 
 
-@expand_options
 def clean(
     paths: PartitionPaths,
     rules: TopicRules,

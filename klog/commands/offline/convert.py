@@ -16,7 +16,7 @@ from klog.commands.offline.locks import hold
 from klog.commands.offline.options import DryRun, JsonPerPartition, PartitionPaths, QuietUnlessChanged
 from klog.commands.shared.cells import human_bytes
 from klog.commands.shared.messages import print_error, print_line
-from klog.commands.shared.option_sets import expand_options, optional
+from klog.commands.shared.option_sets import flag, optional
 from klog.commands.shared.terminal import confirmed, count_of, note_slowness, progress
 from klog.formats.errors import KlogError, UsageError
 
@@ -37,41 +37,30 @@ class Target:
 
     compression: str = optional(
         "producer",
-        None,
         "The codec: none, gzip, snappy, lz4, zstd, or producer to keep that of each batch.",
         "--compression",
         "-c",
         metavar="CODEC",
     )
     level: int | None = optional(
-        None, None, "The codec's level: gzip 1 to 9, lz4 1 to 16, zstd up to 22 [default: the codec's]."
+        None, "The codec's level: gzip 1 to 9, lz4 1 to 16, zstd up to 22 [default: the codec's]."
     )
     batch_bytes: int = optional(
         131_072,
-        None,
         "Join small batches up to so many bytes of uncompressed records; 0 joins none.",
         metavar="BYTES",
         least=0,
     )
     max_message_bytes: int = optional(
-        1_048_588,
-        None,
-        "The topics' max.message.bytes; no joined batch is larger.",
-        metavar="BYTES",
-        least=1024,
+        1_048_588, "The topics' max.message.bytes; no joined batch is larger.", metavar="BYTES", least=1024
     )
     segment_bytes: int | None = optional(
-        None,
         None,
         "Merge and split segments to this size [default: segments begin where they began].",
         metavar="BYTES",
     )
-    index_interval_bytes: int = optional(
-        4096, None, "The topics' index.interval.bytes.", metavar="BYTES", least=0
-    )
-    converts_active: bool = optional(
-        False,
-        None,
+    index_interval_bytes: int = optional(4096, "The topics' index.interval.bytes.", metavar="BYTES", least=0)
+    converts_active: bool = flag(
         "Convert the last segment too, and what is above the high watermark: only if all replicas are.",
         "--all",
     )
@@ -99,25 +88,19 @@ class RunningOptions:
 
     output: Path | None = optional(
         None,
-        None,
         "Write a converted copy of the log directory here; the originals stay as they are.",
         "--output",
         "-o",
         metavar="DIR",
     )
-    verify: bool = optional(
-        False, None, "Compare every record with the original before segments are replaced.", "--verify"
-    )
+    verify: bool = flag("Compare every record with the original before segments are replaced.")
     dry_run: DryRun = False
-    yes: bool = optional(False, None, "Replace segments without asking.", "--yes", "-y")
-    jobs: int | None = optional(
-        None, None, "Processes [default: the number of cores].", "--jobs", "-j", least=1
-    )
+    yes: bool = flag("Replace segments without asking.", "--yes", "-y")
+    jobs: int | None = optional(None, "Processes [default: the number of cores].", "--jobs", "-j", least=1)
     as_json: JsonPerPartition = False
     quiet: QuietUnlessChanged = False
 
 
-@expand_options
 def convert(
     context: typer.Context,
     paths: PartitionPaths,

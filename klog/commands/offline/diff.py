@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from klog.commands.shared.messages import print_error, print_line, print_note
-from klog.commands.shared.option_sets import expand_options, optional
+from klog.commands.shared.option_sets import flag, optional
 from klog.commands.shared.output import OutputOptions
 from klog.commands.shared.terminal import count_of, note_slowness, progress
 from klog.formats.constants import INT64_MAX
@@ -27,22 +27,18 @@ _PANEL: Final = "Selection"
 class DiffOptions:
     """What to compare, and how much to show."""
 
-    topic: list[str] | None = optional(
-        None, _PANEL, "Only this topic (repeatable).", "--topic", metavar="TOPIC"
-    )
+    topic: list[str] | None = optional(None, "Only this topic (repeatable).", panel=_PANEL, metavar="TOPIC")
     partitions: str | None = optional(
-        None, _PANEL, "Only partitions with these numbers.", metavar="NUMBER,..."
+        None, "Only partitions with these numbers.", panel=_PANEL, metavar="NUMBER,..."
     )
     offsets: str | None = optional(
-        None, _PANEL, "Only these offsets, both included: 5..9, 5.., ..9, 5.", metavar="A..B"
+        None, "Only these offsets, both included: 5..9, 5.., ..9, 5.", panel=_PANEL, metavar="A..B"
     )
-    records: bool = optional(
-        False, None, "Show each record that differs, as it is in A and in B.", "--records"
-    )
+    records: bool = flag("Show each record that differs, as it is in A and in B.")
     limit: int = optional(
-        100, None, "Show so many ranges, and so many records, of each partition.", metavar="N", least=1
+        100, "Show so many ranges, and so many records, of each partition.", metavar="N", least=1
     )
-    quiet: bool = optional(False, None, "Show no progress.", "--quiet", "-q")
+    quiet: bool = flag("Show no progress.", "--quiet", "-q")
 
     def selection(self) -> Selection:
         """What the options select. Raises UsageError."""
@@ -72,7 +68,6 @@ def _numbers(text: str | None) -> set[int]:
         raise UsageError(f"--partitions {text!r} are no numbers", cure="write 0,3") from None
 
 
-@expand_options
 def diff(
     a: Annotated[str, typer.Argument(metavar="A", help="A directory, a segment or an object store's URI.")],
     b: Annotated[str, typer.Argument(metavar="B", help="Another one.")],

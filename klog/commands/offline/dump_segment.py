@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import TYPE_CHECKING, BinaryIO
 
 import typer
 
@@ -20,7 +20,6 @@ from klog.commands.offline.dump import options
 from klog.commands.offline.dump.options import DumpFormat
 from klog.commands.offline.outputs import check_descriptor, output_file
 from klog.commands.shared.decoding.options import DecodingOptions
-from klog.commands.shared.option_sets import expand_options
 from klog.commands.shared.records.plan import BytesMode, DumpPlan, Rows
 from klog.commands.shared.records.problems import Problems
 from klog.commands.shared.records.selection_options import SelectionOptions
@@ -33,13 +32,7 @@ from klog.storage.files.kafka_files import expand
 if TYPE_CHECKING:
     from klog.commands.shared.decoding.fields import RecordDecoder
 
-_DECODER: Final = "org.apache.kafka.tools.api.StringDecoder"
 
-OPTIONAL_VALUES: Final = {"--key-decoder-class": _DECODER, "--value-decoder-class": _DECODER}
-"""Options that Kafka's tool also takes without a value, and what they mean then."""
-
-
-@expand_options
 def dump_segment(
     paths: options.Paths = None,
     files: options.Files = None,

@@ -16,14 +16,19 @@ import typer
 
 from klog.commands.offline.exporting import options
 from klog.commands.offline.exporting.lines import ProgressLines
-from klog.commands.offline.exporting.options import InternalTopicsChoice
+from klog.commands.offline.exporting.options import (
+    DecodeOptions,
+    InternalTopicsChoice,
+    RunningOptions,
+    SourceOptions,
+    WriteOptions,
+    spark_options,
+)
 from klog.commands.offline.outputs import check_output_directory, check_output_file
 from klog.commands.shared.messages import print_line, print_report
 from klog.commands.shared.terminal import Progress, note_slowness, progress
 from klog.export.decoders.decoding import Encoding, RequestedDecoding
-from klog.export.deserialise import BadRecords
 from klog.export.layout import parse_partition_by
-from klog.export.writers import Format as OutputFormat
 from klog.export.writers import compression_of
 from klog.formats.optional import require_pyarrow
 from klog.replicas.files import is_remote, local_path
@@ -46,45 +51,10 @@ def export(
     context: typer.Context,
     paths: options.Paths,
     output: options.Output,
-    format_: options.Format = OutputFormat.PARQUET,
-    compression: options.Compression = None,
-    partition_by: options.PartitionBy = "topic,partition",
-    columns: options.Columns = None,
-    include_headers: options.IncludeHeaders = False,
-    metadata_columns: options.MetadataColumns = None,
-    key: options.Key = Encoding.RAW,
-    key_schema: options.KeySchema = "",
-    key_message: options.KeyMessage = "",
-    value: options.Value = Encoding.RAW,
-    value_schema: options.ValueSchema = "",
-    value_message: options.ValueMessage = "",
-    schema_dir: options.SchemaDir = "",
-    bad_records: options.BadRecordsOption = BadRecords.COLUMN,
-    internal_topics: options.InternalTopics = InternalTopicsChoice.RECORDS,
-    subscribe: options.Subscribe = None,
-    subscribe_pattern: options.SubscribePattern = None,
-    assign: options.Assign = None,
-    starting_offsets: options.StartingOffsets = None,
-    ending_offsets: options.EndingOffsets = None,
-    starting_timestamp: options.StartingTimestamp = None,
-    ending_timestamp: options.EndingTimestamp = None,
-    starting_offsets_by_timestamp: options.StartingOffsetsByTimestamp = None,
-    ending_offsets_by_timestamp: options.EndingOffsetsByTimestamp = None,
-    starting_offsets_by_timestamp_strategy: options.StartingOffsetsByTimestampStrategy = None,
-    isolation: options.Isolation = None,
-    include_deleted: options.IncludeDeleted = False,
-    max_decompressed_bytes: options.MaxDecompressedBytes = None,
-    fail_on_data_loss: options.FailOnDataLoss = False,
-    jobs: options.Jobs = None,
-    target_split_bytes: options.TargetSplitBytes = None,
-    target_file_bytes: options.TargetFileBytes = None,
-    min_partitions: options.MinPartitions = None,
-    resume: options.Resume = False,
-    verify: options.Verify = False,
-    dry_run: options.DryRun = False,
-    report: options.ReportFile = None,
-    force: options.Force = False,
-    quiet: options.Quiet = False,
+    write: WriteOptions,
+    decode: DecodeOptions,
+    source: SourceOptions,
+    run: RunningOptions,
 ) -> None:
     """Export records of segments to Parquet, ORC or JSON Lines: no broker, no JVM. Changes no
     segment.
@@ -103,50 +73,30 @@ def export(
         klog export s3://backup/logs --isolation read_committed --resume --verify -o s3://lake/kafka
     """
     require_pyarrow("klog export")
-    raw = {
-        "subscribe": subscribe,
-        "subscribePattern": subscribe_pattern,
-        "assign": assign,
-        "startingOffsets": starting_offsets,
-        "endingOffsets": ending_offsets,
-        "startingTimestamp": starting_timestamp,
-        "endingTimestamp": ending_timestamp,
-        "startingOffsetsByTimestamp": starting_offsets_by_timestamp,
-        "endingOffsetsByTimestamp": ending_offsets_by_timestamp,
-        "startingOffsetsByTimestampStrategy": starting_offsets_by_timestamp_strategy,
-        "isolation": isolation,
-        "includeHeaders": "true" if include_headers else None,
-        "includeDeleted": "true" if include_deleted else None,
-        "failOnDataLoss": "true" if fail_on_data_loss else None,
-        "metadataColumns": metadata_columns,
-        "maxDecompressedBytes": max_decompressed_bytes,
-        "targetSplitBytes": target_split_bytes,
-        "minPartitions": min_partitions,
-    }
     job = _job(
-        {name: text for name, text in raw.items() if text is not None},
+        spark_options(write, source, run),
         paths,
         output,
-        columns,
-        format=format_,
-        compression=compression_of(format_, compression),
-        partition_by=parse_partition_by(partition_by),
-        key=_requested_decoding(key, key_schema, key_message, schema_dir),
-        value=_requested_decoding(value, value_schema, value_message, schema_dir),
-        bad_records=bad_records,
-        internal_tables=internal_topics is InternalTopicsChoice.TABLES,
-        target_file_bytes=_file_bytes(target_file_bytes),
+        write.columns,
+        format=write.format_,
+        compression=compression_of(write.format_, write.compression),
+        partition_by=parse_partition_by(write.partition_by),
+        key=_requested_decoding(decode.key, decode.key_schema, decode.key_message, decode.schema_dir),
+        value=_requested_decoding(decode.value, decode.value_schema, decode.value_message, decode.schema_dir),
+        bad_records=decode.bad_records,
+        internal_tables=decode.internal_topics is InternalTopicsChoice.TABLES,
+        target_file_bytes=_file_bytes(write.target_file_bytes),
     )
-    if dry_run:
+    if run.dry_run:
         _show_plan(job)
         return
     from klog.commands.offline.exporting.report_file import is_report
     from klog.export.run_export import RunOptions
 
-    run = RunOptions(jobs or _cores(), resume=resume, verify=verify)
-    if report is not None:
-        check_output_file(report, _local_paths(job), force=force, may_replace=is_report)
-    _run(job, run, report=report, quiet=quiet, start_runner=context.obj)
+    if run.report is not None:
+        check_output_file(run.report, _local_paths(job), force=run.force, may_replace=is_report)
+    how = RunOptions(run.jobs or _cores(), resume=run.resume, verify=run.verify)
+    _run(job, how, report=run.report, quiet=run.quiet, start_runner=context.obj)
 
 
 def _local_paths(job: ExportJob) -> list[str]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from klog.commands.shared.messages import print_line
+from klog.commands.shared.option_sets import flag
 
 if TYPE_CHECKING:
     from klog.formats.catalogue import Format
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 def formats(
     name: Annotated[str | None, typer.Argument(help="The format to draw. [default: list all]")] = None,
-    json_output: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
+    json_output: bool = flag("Print one JSON object per line.", "--json"),
 ) -> None:
     """List the formats of a log directory, or draw the layout of one.
 

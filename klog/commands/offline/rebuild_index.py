@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
 import typer
 
 from klog.commands.offline.locks import hold
 from klog.commands.offline.options import IndexIntervalBytes, IndexMaxBytes, Paths
 from klog.commands.shared.messages import RED, YELLOW, print_error, print_line
+from klog.commands.shared.option_sets import flag
 from klog.commands.shared.terminal import count_of, note_slowness, progress
 from klog.formats.errors import StorageError, UsageError
 
@@ -21,18 +22,13 @@ if TYPE_CHECKING:
 
 def rebuild_index(
     paths: Paths,
-    check: Annotated[
-        bool,
-        typer.Option("--check", help="Report which indexes are missing, broken or valid; write nothing."),
-    ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Also rebuild valid indexes.")] = False,
-    snapshots: Annotated[bool, typer.Option("--snapshots", help="Also rebuild producer snapshots.")] = False,
+    check: bool = flag("Report which indexes are missing, broken or valid; write nothing."),
+    force: bool = flag("Also rebuild valid indexes."),
+    snapshots: bool = flag("Also rebuild producer snapshots."),
     index_interval_bytes: IndexIntervalBytes = 4096,
     index_max_bytes: IndexMaxBytes = 10_485_760,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per file.")] = False,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Show no progress and no valid files.")
-    ] = False,
+    as_json: bool = flag("Print one JSON object per file.", "--json"),
+    quiet: bool = flag("Show no progress and no valid files.", "--quiet", "-q"),
 ) -> None:
     """Rebuild the indexes of segments by Kafka's rules; never touches a .log.
 

@@ -25,7 +25,7 @@ from klog.commands.offline.options import (
 )
 from klog.commands.offline.outputs import check_output_directory
 from klog.commands.shared.messages import RED, YELLOW, print_error, print_line
-from klog.commands.shared.option_sets import expand_options, optional
+from klog.commands.shared.option_sets import flag, optional
 from klog.commands.shared.terminal import confirmed, count_of, note_slowness, progress
 from klog.formats.errors import KlogError
 
@@ -43,13 +43,10 @@ class RecoveryOptions:
     dry_run: DryRun = False
     yes: Yes = False
     quarantine: Path | None = optional(
-        None, None, "The directory for what is cut [default: klog-quarantine beside the log directory]."
+        None, "The directory for what is cut [default: klog-quarantine beside the log directory]."
     )
-    from_recovery_point: bool = optional(
-        False,
-        None,
-        "Do not check records below the offsets in recovery-point-offset-checkpoint.",
-        "--from-recovery-point",
+    from_recovery_point: bool = flag(
+        "Do not check records below the offsets in recovery-point-offset-checkpoint."
     )
     index_interval_bytes: IndexIntervalBytes = 4096
     index_max_bytes: IndexMaxBytes = 10_485_760
@@ -57,7 +54,6 @@ class RecoveryOptions:
     quiet: QuietUnlessChanged = False
 
 
-@expand_options
 def recover(
     paths: PartitionPaths,
     options: RecoveryOptions,

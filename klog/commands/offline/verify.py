@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from klog.commands.offline.locks import hold
 from klog.commands.offline.options import Paths
 from klog.commands.shared.messages import RED, YELLOW, print_line
+from klog.commands.shared.option_sets import flag, optional
 from klog.commands.shared.terminal import count_of, note_slowness, progress
 from klog.formats.compression import DEFAULT_LIMIT_BYTES
 
@@ -20,16 +21,12 @@ if TYPE_CHECKING:
 
 def verify(
     paths: Paths,
-    shallow: Annotated[
-        bool, typer.Option("--shallow", help="Check only headers and checksums; do not decode records.")
-    ] = False,
-    max_decompressed_bytes: Annotated[
-        int, typer.Option(min=1, metavar="BYTES", help="The largest size to which one batch may decompress.")
-    ] = DEFAULT_LIMIT_BYTES,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per problem.")] = False,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Show no progress, no summary and no notes.")
-    ] = False,
+    shallow: bool = flag("Check only headers and checksums; do not decode records."),
+    max_decompressed_bytes: int = optional(
+        DEFAULT_LIMIT_BYTES, "The largest size to which one batch may decompress.", metavar="BYTES", least=1
+    ),
+    as_json: bool = flag("Print one JSON object per problem.", "--json"),
+    quiet: bool = flag("Show no progress, no summary and no notes.", "--quiet", "-q"),
 ) -> None:
     """Check everything that a broker would trust, and say what Kafka would do about each problem.
 

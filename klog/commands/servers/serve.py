@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from klog.commands.shared.option_sets import flag, optional
 from klog.commands.shared.usage import missing
 from klog.formats.errors import KlogError, UsageError
 
@@ -21,41 +22,21 @@ def serve(
             show_default=False,
         ),
     ] = None,
-    read_only: Annotated[
-        bool,
-        typer.Option(
-            "--read-only",
-            help="Serve the directories of dead brokers or of a backup, and change nothing in them.",
-        ),
-    ] = False,
-    no_check: Annotated[
-        bool,
-        typer.Option(
-            "--no-check",
-            help="With --read-only: do not look for damage in all segments, in the background.",
-        ),
-    ] = False,
-    config: Annotated[
-        Path | None,
-        typer.Option("--config", "-c", metavar="FILE", help="A server.properties file as for Kafka."),
-    ] = None,
-    options: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--option",
-            "-o",
-            metavar="KEY=VALUE",
-            help="A config of Kafka; it takes precedence over the file.",
-        ),
-    ] = None,
-    metrics_port: Annotated[
-        int | None,
-        typer.Option(
-            "--metrics-port", min=0, max=65535, help="The port for Prometheus metrics, on 127.0.0.1."
-        ),
-    ] = None,
-    json_logs: Annotated[bool, typer.Option("--json-logs", help="Log one JSON object per line.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log only warnings and errors.")] = False,
+    read_only: bool = flag(
+        "Serve the directories of dead brokers or of a backup, and change nothing in them."
+    ),
+    no_check: bool = flag("With --read-only: do not look for damage in all segments, in the background."),
+    config: Path | None = optional(
+        None, "A server.properties file as for Kafka.", "--config", "-c", metavar="FILE"
+    ),
+    options: list[str] | None = optional(
+        None, "A config of Kafka; it takes precedence over the file.", "--option", "-o", metavar="KEY=VALUE"
+    ),
+    metrics_port: int | None = optional(
+        None, "The port for Prometheus metrics, on 127.0.0.1.", least=0, most=65535
+    ),
+    json_logs: bool = flag("Log one JSON object per line."),
+    quiet: bool = flag("Log only warnings and errors.", "--quiet", "-q"),
 ) -> None:
     """Run a broker until it is interrupted.
 

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
 
-import typer
+from klog.commands.shared.option_sets import optional
 
 
 def zookeeper(
-    data_dir: Annotated[
-        Path, typer.Option("--data-dir", "-d", metavar="DIRECTORY", help="Where the server keeps its data.")
-    ] = Path("klog-zookeeper"),
-    port: Annotated[int, typer.Option("--port", "-p", min=1, max=65535, help="The port to serve.")] = 2181,
-    host: Annotated[
-        str, typer.Option("--host", help="The address to bind. There is no access control.")
-    ] = "127.0.0.1",
+    data_dir: Path = optional(
+        Path("klog-zookeeper"), "Where the server keeps its data.", "--data-dir", "-d", metavar="DIRECTORY"
+    ),
+    port: int = optional(2181, "The port to serve.", "--port", "-p", least=1, most=65535),
+    host: str = optional("127.0.0.1", "The address to bind. There is no access control."),
 ) -> None:
     """Run one ZooKeeper server until it is interrupted, from the jars that pip brings with PySpark.
 

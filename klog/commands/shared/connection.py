@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -16,6 +17,7 @@ from klog.commands.shared.version import show_version
 
 if TYPE_CHECKING:
     from klog.admin.settings import ClientSettings
+    from klog.client.cluster import Cluster
 
 _PANEL: Final = "Connection"
 
@@ -39,40 +41,39 @@ class ConnectionOptions:
 
     bootstrap_server: str | None = optional(
         None,
-        _PANEL,
         "A broker of the cluster, or several with commas. [default: the profile's, or 127.0.0.1:9092]",
-        *("--bootstrap-server", "-b"),
+        "--bootstrap-server",
+        "-b",
+        panel=_PANEL,
         metavar="HOST:PORT",
         envvar="KLOG_BOOTSTRAP_SERVER",
     )
     command_config: Path | None = optional(
         None,
-        _PANEL,
         "A file of client properties as for Kafka's tools (`security.protocol`, `ssl.*`, `sasl.*`).",
-        "--command-config",
+        panel=_PANEL,
         metavar="FILE",
     )
     timeout_ms: int | None = optional(
         None,
-        _PANEL,
         "The time limit for each answer. [default: 30000]",
-        "--timeout-ms",
+        panel=_PANEL,
         metavar="MS",
         least=1,
     )
     profile: str | None = optional(
         None,
-        _PANEL,
         "The connection settings of this name (`klog profile add`). [default: the current profile]",
-        "--profile",
+        panel=_PANEL,
         metavar="NAME",
         envvar="KLOG_PROFILE",
     )
     command_property: list[str] | None = optional(
         None,
-        _PANEL,
         "A client property, which takes precedence over those of files and profiles (repeatable).",
-        *("--command-property", "-X"),
+        "--command-property",
+        "-X",
+        panel=_PANEL,
         metavar="KEY=VALUE",
     )
     version: Version = False
@@ -95,3 +96,9 @@ class ConnectionOptions:
             timeout_ms=self.timeout_ms,
             on_waiting=print_note,
         )
+
+    def cluster(self) -> AbstractContextManager[Cluster]:
+        """The cluster, connected to one broker. Raises UsageError, ClientError, ChannelError."""
+        from klog.admin import connect
+
+        return connect.cluster(self.settings())

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from klog.commands.shared.option_sets import optional
+from klog.commands.shared.option_sets import flag, optional
 
 _DELIVERY: Final = "Delivery"
 
@@ -35,13 +35,13 @@ class DeliveryOptions:
     """How records are sent, and what is reported."""
 
     compression_type: Codec = optional(
-        Codec.NONE, _DELIVERY, "The codec of the batches.", "--compression-type", "-z"
+        Codec.NONE, "The codec of the batches.", "--compression-type", "-z", panel=_DELIVERY
     )
-    acks: Acks = optional(Acks.ALL, _DELIVERY, "How many replicas must have a record.", "--acks")
+    acks: Acks = optional(Acks.ALL, "How many replicas must have a record.", panel=_DELIVERY)
     idempotence: bool | None = optional(
         None,
-        _DELIVERY,
         "Write no duplicates after lost connections. [default: with --acks all]",
         "--idempotence/--no-idempotence",
+        panel=_DELIVERY,
     )
-    quiet: bool = optional(False, _DELIVERY, "Report only failures.", "--quiet", "-q")
+    quiet: bool = flag("Report only failures.", "--quiet", "-q", panel=_DELIVERY)

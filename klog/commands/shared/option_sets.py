@@ -1,14 +1,14 @@
 """Lets several commands share a group of options, so that each option is stated once.
 
 A group is a dataclass whose fields are annotated as typer's options, or stated with `optional`. A command
-takes the dataclass as one parameter; `expand_options` puts the options in its place before typer looks at the
-command.
+of a `CommandGroup` takes the dataclass as one parameter, and may state options of its own as defaults.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import Field, field, fields, is_dataclass
 from functools import wraps
 from inspect import Parameter
@@ -21,100 +21,133 @@ from typer.models import OptionInfo
 Command = Callable[..., None]
 _Value = TypeVar("_Value")
 _OPTION: Final = "option"
+_ALONE: Final = "without value"
 
 
 def option(
     panel: str | None,
     summary: str,
     *names: str,
-    metavar: str | None = None,
-    least: int | None = None,
-    envvar: str | None = None,
-    show_default: bool = True,
-    hidden: bool = False,
+    least: float | None = None,
+    most: float | None = None,
+    **values: Any,  # noqa: ANN401 (typer's own)
 ) -> OptionInfo:
-    """An option in a panel of the help; without `names` it is called as its field is."""
+    """An option in a panel of the help; without `names` it is called as its field is.
+
+    `values` are further ones of typer's options: `metavar`, `envvar`, `show_default`, `hidden`.
+    """
     info: OptionInfo = typer.Option(
         *names,
-        metavar=metavar,
         help=summary,
         min=least,
-        envvar=envvar,
-        show_default=show_default,
-        hidden=hidden,
+        max=most,
         rich_help_panel=panel,
+        **values,
     )
     return info
 
 
 def optional(
     default: _Value,
-    panel: str | None,
     summary: str,
     *names: str,
+    panel: str | None = None,
     metavar: str | None = None,
-    least: int | None = None,
+    least: float | None = None,
+    most: float | None = None,
     envvar: str | None = None,
     show_default: bool = True,
     hidden: bool = False,
+    without_value: Mapping[str, str] | None = None,
 ) -> _Value:
-    """The field of a group that has a default and such an option (see `option`)."""
+    """The default of a field of a group, or of a parameter of a command, that is an option (see `option`).
+
+    `without_value` has the values that names of the option stand for if none follows.
+    """
     made = option(
         panel,
         summary,
         *names,
         metavar=metavar,
         least=least,
+        most=most,
         envvar=envvar,
         show_default=show_default,
         hidden=hidden,
     )
-    declared: _Value = field(default=default, metadata={_OPTION: made})
+    declared: _Value = field(default=default, metadata={_OPTION: made, _ALONE: without_value or {}})
     return declared
 
 
-def expand_options(command: Command) -> Command:
-    """The command with the options of its groups in the order of its parameters."""
+def flag(summary: str, *names: str, panel: str | None = None, hidden: bool = False) -> bool:
+    """As `optional`, for an option without a value."""
+    return optional(False, summary, *names, panel=panel, hidden=hidden)
+
+
+class CommandGroup(typer.Typer):
+    """Subcommands that take groups of options."""
+
+    def command(self, name: str, **values: Any) -> Callable[[Command], Command]:  # type: ignore[override]  # noqa: ANN401
+        """Add a function as a subcommand; `values` are further ones of typer's commands."""
+
+        def add(command: Command) -> Command:
+            expanded, alone = expand_options(command)
+            super(CommandGroup, self).command(name, cls=taking_optional_values(alone), **values)(expanded)
+            return expanded
+
+        return add
+
+
+def expand_options(command: Command) -> tuple[Command, dict[str, str]]:
+    """The command with the options of its groups in the order of its parameters.
+
+    Also the values of options that may have none, by the names of the options.
+    """
     signature = inspect.signature(command, eval_str=True)
     groups: dict[str, type[Any]] = {}
     options: list[Parameter] = []
+    alone: dict[str, str] = {}
     for parameter in signature.parameters.values():
         kind = parameter.annotation
         if isinstance(kind, type) and is_dataclass(kind):
             groups[parameter.name] = kind
             options += _options_of(kind)
+            alone |= _alone(*fields(kind))
+        elif isinstance(parameter.default, Field):
+            options.append(_declared(parameter.name, parameter.default, kind))
+            alone |= _alone(parameter.default)
         else:
             options.append(parameter.replace(kind=Parameter.KEYWORD_ONLY))
 
     @wraps(command)
     def run(**values: object) -> None:
         made = {
-            name: group(**{field.name: values.pop(field.name) for field in fields(group)})
+            name: group(**{each.name: values.pop(each.name) for each in fields(group) if each.name in values})
             for name, group in groups.items()
         }
         command(**values, **made)
 
     run.__signature__ = signature.replace(parameters=options)  # type: ignore[attr-defined]
     run.__annotations__ = {option.name: option.annotation for option in options}
-    return run
+    return run, alone
+
+
+def _alone(*declared: Field[Any]) -> dict[str, str]:
+    return {name: value for each in declared for name, value in each.metadata.get(_ALONE, {}).items()}
 
 
 def _options_of(group: type[Any]) -> list[Parameter]:
     types = get_type_hints(group, include_extras=True)
-    return [
-        Parameter(
-            each.name,
-            Parameter.KEYWORD_ONLY,
-            default=each.default,
-            annotation=_annotation(each, types[each.name]),
-        )
-        for each in fields(group)
-    ]
+    return [_declared(each.name, each, types[each.name]) for each in fields(group)]
 
 
-def _annotation(declared: Field[Any], kind: Any) -> Any:  # noqa: ANN401 (a type, or Annotated)
-    made = declared.metadata.get(_OPTION)
-    return kind if made is None else Annotated[kind, made]
+def _declared(name: str, declared: Field[Any], kind: Any) -> Parameter:  # noqa: ANN401 (a type, or Annotated)
+    """The parameter of a field, whose option is stated in its annotation or in its default."""
+    made = copy(declared.metadata.get(_OPTION))
+    if made is not None and made.default is ...:  # where typer has the first name in an annotation
+        made.default = "--" + name.strip("_").replace("_", "-")
+    annotation = kind if made is None else Annotated[kind, made]
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=declared.default, annotation=annotation)
 
 
 def taking_optional_values(defaults: Mapping[str, str]) -> type[TyperCommand]:

@@ -17,7 +17,7 @@ from typing import Final
 import typer
 
 from klog.commands.shared.messages import columns_of, print_error
-from klog.commands.shared.option_sets import optional, taking_optional_values
+from klog.commands.shared.option_sets import flag, optional
 from klog.commands.shared.tables import Row, show_json, show_table
 from klog.formats.errors import KlogError
 
@@ -40,11 +40,12 @@ class OutputOptions:
 
     output: OutputFormat = optional(
         OutputFormat.TABLE,
-        _PANEL,
         "table: for people. json: one list. jsonl: one object per line. csv: with a line of names.",
-        *("--output", "-o"),
+        "--output",
+        "-o",
+        panel=_PANEL,
     )
-    as_json: bool = optional(False, _PANEL, "The same as -o jsonl.", "--json")
+    as_json: bool = flag("The same as -o jsonl.", "--json", panel=_PANEL)
 
     @property
     def format(self) -> OutputFormat:
@@ -94,14 +95,16 @@ def _cell(value: object) -> object:
 
 @dataclass(frozen=True, slots=True)
 class WatchOptions:
-    """Whether to show the same again and again. The command's class must be WATCHING."""
+    """Whether to show the same again and again."""
 
     watch_s: float | None = optional(
         None,
-        _PANEL,
         "Show it again every so many seconds (2 if none are given) until Ctrl-C.",
-        *("--watch", "-w"),
+        "--watch",
+        "-w",
+        panel=_PANEL,
         metavar="[SECONDS]",
+        without_value={"--watch": "2", "-w": "2"},
     )
 
     def run(self, show: Callable[[], None], *, sleep_s: Callable[[float], object] = time.sleep) -> None:
@@ -119,7 +122,3 @@ class WatchOptions:
                 print_error(error)
             sys.stdout.flush()
             sleep_s(self.watch_s)
-
-
-WATCHING: Final = taking_optional_values({"--watch": "2", "-w": "2"})
-"""The class of a command with WatchOptions, whose value may be left out."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from klog.commands.shared.option_sets import optional
+from klog.commands.shared.option_sets import flag, optional
 from klog.commands.shared.properties import is_true
 from klog.formats.errors import UsageError
 
@@ -37,18 +37,18 @@ class GroupOptions:
 
     group: str | None = optional(
         None,
-        _PANEL,
         "Join this group: read a share of the partitions from the committed offsets on, and commit what "
         "was printed.",
-        *("--group", "-G"),
+        "--group",
+        "-G",
+        panel=_PANEL,
         metavar="GROUP",
     )
-    no_commit: bool = optional(False, _PANEL, "Do not commit offsets.", "--no-commit")
+    no_commit: bool = flag("Do not commit offsets.", panel=_PANEL)
     group_instance_id: str | None = optional(
         None,
-        _PANEL,
         "Be a static member: keep the partitions while away for less than session.timeout.ms.",
-        "--group-instance-id",
+        panel=_PANEL,
         metavar="ID",
     )
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from klog.commands.shared.option_sets import optional
+from klog.commands.shared.option_sets import flag, optional
 from klog.commands.shared.records.plan import BytesMode
 from klog.commands.shared.records.selection_options import ROWS, SELECT
 
@@ -31,17 +31,18 @@ class ReadingOptions:
     """What to read of the topics, and until when."""
 
     partition: list[int] | None = optional(
-        None, SELECT, "Read only this partition (repeatable).", "--partition", "-p", metavar="N"
+        None, "Read only this partition (repeatable).", "--partition", "-p", panel=SELECT, metavar="N"
     )
     last: int | None = optional(
-        None, SELECT, "Read the last N offsets of each partition.", metavar="N", least=0
+        None, "Read the last N offsets of each partition.", panel=SELECT, metavar="N", least=0
     )
-    follow: bool = optional(False, SELECT, "Go on with new records; do not stop at the end.", "--follow")
+    follow: bool = flag("Go on with new records; do not stop at the end.", panel=SELECT)
     isolation_level: IsolationLevel | None = optional(
         None,
-        SELECT,
         "Show all records, or only committed ones. [default: read_uncommitted]",
-        *("--isolation-level", "--isolation"),
+        "--isolation-level",
+        "--isolation",
+        panel=SELECT,
     )
 
 
@@ -51,20 +52,27 @@ class PrintOptions:
 
     format_: str | None = optional(
         None,
-        ROWS,
         "value, jsonl (or json), or a text with kcat's tokens: %k key, %s value, %h headers, %t topic, "
         "%p partition, %o offset, %T timestamp, %K %S sizes.",
-        *("--format", "-f"),
+        "--format",
+        "-f",
+        panel=ROWS,
         metavar="FORMAT",
     )
     bytes_: BytesMode = optional(
         BytesMode.AUTO,
-        ROWS,
         "How to print keys and values. auto: as they are (jsonl: UTF-8 text or base64); none: sizes.",
-        "--bytes",
+        panel=ROWS,
     )
     key_delimiter: str | None = optional(
-        None, ROWS, "Print the key and this text before each value.", "--key-delimiter", "-K", metavar="TEXT"
+        None,
+        "Print the key and this text before each value.",
+        "--key-delimiter",
+        "-K",
+        panel=ROWS,
+        metavar="TEXT",
     )
-    delimiter: str = optional(r"\n", ROWS, "The text after each record.", "--delimiter", "-D", metavar="TEXT")
-    null: str = optional("", ROWS, "The text to print for null.", metavar="TEXT")
+    delimiter: str = optional(
+        r"\n", "The text after each record.", "--delimiter", "-D", panel=ROWS, metavar="TEXT"
+    )
+    null: str = optional("", "The text to print for null.", panel=ROWS, metavar="TEXT")

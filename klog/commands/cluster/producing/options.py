@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
-from klog.commands.shared.option_sets import optional
+from klog.commands.shared.option_sets import flag, optional
 from klog.commands.shared.records.plan import BytesMode
 
 _INPUT: Final = "Input"
@@ -41,59 +41,67 @@ class InputOptions:
 
     files: list[str] | None = optional(
         None,
-        _INPUT,
         "Read this file instead of stdin (repeatable; - is stdin).",
-        *("--file", "-l"),
+        "--file",
+        "-l",
+        panel=_INPUT,
         metavar="PATH",
     )
-    whole: bool = optional(False, _INPUT, "Write each file as one record.", "--whole")
+    whole: bool = flag("Write each file as one record.", panel=_INPUT)
     format_: InputFormat = optional(
         InputFormat.LINES,
-        _INPUT,
         "Lines of text, or the JSON Lines of klog consume and klog dump-segment.",
-        *("--format", "-f"),
+        "--format",
+        "-f",
+        panel=_INPUT,
     )
     bytes_: BytesMode = optional(
         BytesMode.AUTO,
-        _INPUT,
         "How keys and values are written in jsonl: the --bytes of the dump.",
-        "--bytes",
+        panel=_INPUT,
     )
     key_delimiter: str | None = optional(
-        None, _INPUT, "The text between key and value in lines.", "--key-delimiter", "-K", metavar="TEXT"
+        None,
+        "The text between key and value in lines.",
+        "--key-delimiter",
+        "-K",
+        panel=_INPUT,
+        metavar="TEXT",
     )
     delimiter: str = optional(
-        r"\n", _INPUT, "The text after each record.", "--delimiter", "-D", metavar="TEXT"
+        r"\n", "The text after each record.", "--delimiter", "-D", panel=_INPUT, metavar="TEXT"
     )
-    null: str | None = optional(None, _INPUT, "Write keys and values of this text as null.", metavar="TEXT")
-    ignore_partitions: bool = optional(
-        False, _INPUT, "Choose partitions anew; do not keep those of jsonl.", "--ignore-partitions"
+    null: str | None = optional(
+        None, "Write keys and values of this text as null.", panel=_INPUT, metavar="TEXT"
     )
+    ignore_partitions: bool = flag("Choose partitions anew; do not keep those of jsonl.", panel=_INPUT)
 
 
 @dataclass(frozen=True, slots=True)
 class RecordOptions:
     """What every record gets."""
 
-    key: str | None = optional(None, _RECORD, "The key of every record.", "--key", "-k", metavar="TEXT")
+    key: str | None = optional(None, "The key of every record.", "--key", "-k", panel=_RECORD, metavar="TEXT")
     header: list[str] | None = optional(
         None,
-        _RECORD,
         "A header (repeatable). NAME alone has the value null.",
-        *("--header", "-H"),
+        "--header",
+        "-H",
+        panel=_RECORD,
         metavar="NAME=VALUE",
     )
     partition: int | None = optional(
         None,
-        _RECORD,
         "The partition. [default: chosen by key, as Kafka does]",
-        *("--partition", "-p"),
+        "--partition",
+        "-p",
+        panel=_RECORD,
         metavar="N",
         least=0,
     )
     timestamp: str | None = optional(
         None,
-        _RECORD,
         "ISO 8601, epoch ms, or a span like 2h (that long ago). [default: that of jsonl, or now]",
+        panel=_RECORD,
         metavar="TIME",
     )

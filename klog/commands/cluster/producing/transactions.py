@@ -32,19 +32,19 @@ class TransactionOptions:
 
     transactional_id: str | None = optional(
         None,
-        _PANEL,
         "Write all records in one transaction of this id, and commit it at the end.",
-        *("--transactional-id", "-X"),
+        "--transactional-id",
+        "-X",
+        panel=_PANEL,
         metavar="ID",
     )
     transaction_records: int | None = optional(
-        None, _PANEL, "Commit after N records, and begin the next transaction.", metavar="N", least=1
+        None, "Commit after N records, and begin the next transaction.", panel=_PANEL, metavar="N", least=1
     )
     transaction_duration_ms: int | None = optional(
         None,
-        _PANEL,
         "Commit a transaction of this age, and whenever the input has to be waited for.",
-        "--transaction-duration-ms",
+        panel=_PANEL,
         metavar="MS",
         least=1,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -12,7 +12,7 @@ from klog.commands.cluster.reassigning.options import AssignmentFile, LogDirTime
 from klog.commands.kafka_tools.command_lines import AsKafka
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_error, print_note, print_report
-from klog.commands.shared.option_sets import expand_options
+from klog.commands.shared.option_sets import flag
 from klog.commands.shared.output import OutputOptions
 from klog.commands.shared.tables import Row
 from klog.commands.shared.terminal import confirmed, count_of
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 
 @app.command("verify")
-@expand_options
 def verify_reassignment(
     file: AssignmentFile,
     connection: ConnectionOptions,
@@ -45,14 +44,13 @@ def verify_reassignment(
 
         klog reassign verify plan.json --preserve-throttles -o json
     """
-    from klog.admin import connect
     from klog.admin.reassign.states import MoveState, status_of
     from klog.commands.kafka_tools import reassign_partitions
 
     targets = file.read(as_kafka=as_kafka)
     if not targets:
         return
-    with connect.cluster(connection.settings()) as cluster:
+    with connection.cluster() as cluster:
         if as_kafka:
             reassign_partitions.verify(cluster, targets, preserve_throttles=preserve_throttles)
             return
@@ -68,16 +66,13 @@ def verify_reassignment(
 
 
 @app.command("cancel")
-@expand_options
 def cancel_reassignment(
     file: AssignmentFile,
     connection: ConnectionOptions,
     preserve_throttles: PreserveThrottles = False,
     log_dir_timeout_ms: LogDirTimeout = 10_000,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be cancelled; change nothing.")
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Cancel without asking.")] = False,
+    dry_run: bool = flag("Show what would be cancelled; change nothing."),
+    yes: bool = flag("Cancel without asking.", "--yes", "-y"),
     as_kafka: AsKafka = False,
 ) -> None:
     """Cancel the moves of the file's partitions that are running; each gets back the replicas it had.
@@ -94,7 +89,6 @@ def cancel_reassignment(
 
         klog reassign cancel plan.json --yes --preserve-throttles
     """
-    from klog.admin import connect
     from klog.admin.reassign.cancelling import Cancelled, cancel, moving_replicas, running_partitions
     from klog.admin.reassign.states import status_of
     from klog.admin.requests.reassignments import list_reassignments
@@ -103,7 +97,7 @@ def cancel_reassignment(
     targets = file.read(as_kafka=as_kafka)
     if not targets:
         return
-    with connect.cluster(connection.settings()) as cluster:
+    with connection.cluster() as cluster:
         if as_kafka and not dry_run:
             reassign_partitions.cancel(
                 cluster, targets, preserve_throttles=preserve_throttles, log_dir_timeout_ms=log_dir_timeout_ms

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
 import typer
 
@@ -15,7 +15,7 @@ from klog.commands.kafka_tools.command_lines import AsKafka
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.interrupts import Interrupts
 from klog.commands.shared.messages import print_error, print_note, print_report
-from klog.commands.shared.option_sets import expand_options, optional
+from klog.commands.shared.option_sets import flag, optional
 from klog.commands.shared.terminal import confirmed, count_of
 from klog.formats.errors import UsageError
 
@@ -36,15 +36,15 @@ class ThrottleOptions:
 
     throttle: int = optional(
         _NONE,
-        _THROTTLES,
         "Copy at most so many bytes a second into each broker, and out of each.",
+        panel=_THROTTLES,
         metavar="BYTES",
         show_default=False,
     )
     replica_alter_log_dirs_throttle: int = optional(
         _NONE,
-        _THROTTLES,
         "Copy at most so many bytes a second between the log directories of each broker.",
+        panel=_THROTTLES,
         metavar="BYTES",
         show_default=False,
     )
@@ -65,33 +65,30 @@ class BatchOptions:
 
     batch: int | None = optional(
         None,
-        _BATCHES,
         "Move so many partitions at a time; the next ones begin when all of these are done.",
+        panel=_BATCHES,
         metavar="N",
         least=1,
     )
     max_bytes: int | None = optional(
         None,
-        _BATCHES,
         "Copy at most so many bytes in a batch, unless one partition alone has more.",
+        panel=_BATCHES,
         metavar="BYTES",
         least=1,
     )
 
 
 @app.command("execute")
-@expand_options
 def execute_reassignment(
     file: AssignmentFile,
     connection: ConnectionOptions,
     throttling: ThrottleOptions,
     batching: BatchOptions,
-    additional: Annotated[
-        bool, typer.Option("--additional", help="Begin also if other reassignments are running.")
-    ] = False,
+    additional: bool = flag("Begin also if other reassignments are running."),
     log_dir_timeout_ms: LogDirTimeout = 10_000,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would move; change nothing.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Begin without asking.")] = False,
+    dry_run: bool = flag("Show what would move; change nothing."),
+    yes: bool = flag("Begin without asking.", "--yes", "-y"),
     as_kafka: AsKafka = False,
 ) -> None:
     """Move partitions to the brokers and log directories that the file says, and wait until they are there.
@@ -112,7 +109,6 @@ def execute_reassignment(
 
         klog reassign execute plan.json --yes --batch 20 --throttle 50000000
     """
-    from klog.admin import connect
     from klog.admin.reassign.json_files import format_assignments
     from klog.admin.reassign.preparing import prepare
     from klog.commands.cluster.reassigning.movement_view import show_movement
@@ -123,7 +119,7 @@ def execute_reassignment(
         raise UsageError("a throttle of 0 would stop every copy", cure="without the option there is no limit")
     if not targets:
         return
-    with connect.cluster(connection.settings()) as cluster:
+    with connection.cluster() as cluster:
         if as_kafka and batching == BatchOptions() and not dry_run:
             reassign_partitions.execute(
                 cluster, targets, limits, additional=additional, log_dir_timeout_ms=log_dir_timeout_ms

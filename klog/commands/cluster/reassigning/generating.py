@@ -12,33 +12,23 @@ from klog.commands.cluster.reassigning.group import app
 from klog.commands.cluster.reassigning.plan_options import broker_list
 from klog.commands.kafka_tools.command_lines import AsKafka
 from klog.commands.shared.connection import ConnectionOptions
-from klog.commands.shared.option_sets import expand_options
+from klog.commands.shared.option_sets import flag, optional
 from klog.commands.shared.usage import missing
 
 
 @app.command("generate")
-@expand_options
 def generate_assignment(
     connection: ConnectionOptions,
     topics: Annotated[
         list[str] | None, typer.Argument(metavar="[TOPIC]...", help="The topics.", show_default=False)
     ] = None,
-    topics_to_move_json_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--topics-to-move-json-file",
-            metavar="FILE",
-            help="A file of topics, as for kafka-reassign-partitions.",
-            show_default=False,
-        ),
-    ] = None,
-    brokers: Annotated[
-        str | None,
-        typer.Option("--broker-list", metavar="1,2,3", help="The brokers to use.", show_default=False),
-    ] = None,
-    disable_rack_aware: Annotated[
-        bool, typer.Option("--disable-rack-aware", help="Place replicas without regard to racks.")
-    ] = False,
+    topics_to_move_json_file: Path | None = optional(
+        None,
+        "A file of topics, as for kafka-reassign-partitions.",
+        metavar="FILE",
+    ),
+    brokers: str | None = optional(None, "The brokers to use.", "--broker-list", metavar="1,2,3"),
+    disable_rack_aware: bool = flag("Place replicas without regard to racks."),
     as_kafka: AsKafka = False,  # noqa: ARG001 (both forms are the same)
 ) -> None:
     """Propose an assignment of topics to brokers as kafka-reassign-partitions does, from a random start.
@@ -52,7 +42,6 @@ def generate_assignment(
 
         klog reassign --generate --topics-to-move-json-file topics.json --broker-list 1,2,3
     """
-    from klog.admin import connect
     from klog.admin.reassign.generate import check_topics, current_assignment, generate, racks_to_use
     from klog.admin.reassign.json_files import format_assignments
     from klog.admin.reassign.reading import read_brokers, read_partitions
@@ -62,7 +51,7 @@ def generate_assignment(
         raise missing("TOPIC or --topics-to-move-json-file")
     if brokers is None:
         raise missing("--broker-list")
-    with connect.cluster(connection.settings()) as cluster:
+    with connection.cluster() as cluster:
         alive = read_brokers(cluster)
         known = [part for part in read_partitions(cluster) if part.partition.topic in wanted]
     check_topics(wanted, {part.partition.topic for part in known})

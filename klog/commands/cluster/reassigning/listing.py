@@ -8,15 +8,13 @@ from klog.commands.cluster.reassigning.group import app
 from klog.commands.kafka_tools.command_lines import AsKafka
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_line, print_note
-from klog.commands.shared.option_sets import expand_options
-from klog.commands.shared.output import WATCHING, OutputOptions, WatchOptions
+from klog.commands.shared.output import OutputOptions, WatchOptions
 
 if TYPE_CHECKING:
     from klog.admin.requests.reassignments import RunningReassignment
 
 
-@app.command("list", cls=WATCHING)
-@expand_options
+@app.command("list")
 def list_reassignments(
     connection: ConnectionOptions,
     output: OutputOptions,
@@ -33,10 +31,9 @@ def list_reassignments(
 
         klog reassign list --watch 5
     """
-    from klog.admin import connect
     from klog.admin.requests.reassignments import list_reassignments as running
 
-    with connect.cluster(connection.settings()) as cluster:
+    with connection.cluster() as cluster:
         if as_kafka:
             _show_as_kafka(running(cluster))
             return

@@ -41,9 +41,7 @@ class AssignmentFile:
         str | None,
         typer.Argument(metavar="[FILE]", help="Kafka's reassignment JSON; `-` is stdin.", show_default=False),
     ] = None
-    reassignment_json_file: str | None = optional(
-        None, None, "The same as FILE.", "--reassignment-json-file", metavar="FILE"
-    )
+    reassignment_json_file: str | None = optional(None, "The same as FILE.", metavar="FILE")
 
     @property
     def name(self) -> str | None:

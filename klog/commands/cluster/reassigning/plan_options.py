@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from klog.commands.shared.option_sets import optional
+from klog.commands.shared.option_sets import flag, optional
 from klog.formats.errors import UsageError
 
 if TYPE_CHECKING:
@@ -46,29 +46,29 @@ class GoalOptions:
 
     brokers: str | None = optional(
         None,
-        _PANEL,
         "Use exactly these brokers, and even out their bytes.",
-        *("--brokers", "--broker-list"),
+        "--brokers",
+        "--broker-list",
+        panel=_PANEL,
         metavar="1,2,3",
     )
-    drain: str | None = optional(None, _PANEL, "Leave no replica on these brokers.", "--drain", metavar="3")
+    drain: str | None = optional(None, "Leave no replica on these brokers.", panel=_PANEL, metavar="3")
     add: str | None = optional(
         None,
-        _PANEL,
         "Give these brokers their fair share of bytes, and move nothing else.",
-        "--add",
+        panel=_PANEL,
         metavar="4,5",
     )
     replication_factor: int | None = optional(
-        None, _PANEL, "Give each partition so many replicas.", "--replication-factor", metavar="N", least=1
+        None,
+        "Give each partition so many replicas.",
+        panel=_PANEL,
+        metavar="N",
+        least=1,
     )
-    tolerance: float = optional(1.0, _PANEL, _TOLERANCE_HELP, "--tolerance", metavar="PERCENT")
-    keep_leaders: bool = optional(
-        False, _PANEL, "Do not change preferred leaders that may stay.", "--keep-leaders"
-    )
-    disable_rack_aware: bool = optional(
-        False, _PANEL, "Place replicas without regard to racks.", "--disable-rack-aware"
-    )
+    tolerance: float = optional(1.0, _TOLERANCE_HELP, panel=_PANEL, metavar="PERCENT")
+    keep_leaders: bool = flag("Do not change preferred leaders that may stay.", panel=_PANEL)
+    disable_rack_aware: bool = flag("Place replicas without regard to racks.", panel=_PANEL)
 
     def goal(self) -> Goal:
         """The goal. Raises UsageError."""

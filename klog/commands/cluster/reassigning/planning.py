@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -12,7 +12,7 @@ from klog.commands.cluster.reassigning.plan_options import GoalOptions, Rollback
 from klog.commands.cluster.topic_options import AnyTopics
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_note
-from klog.commands.shared.option_sets import expand_options
+from klog.commands.shared.option_sets import optional
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 
 @app.command("plan")
-@expand_options
 def plan_reassignment(
     topics: AnyTopics, goal: GoalOptions, connection: ConnectionOptions, rollback: Rollback = None
 ) -> None:
@@ -48,13 +47,12 @@ def plan_reassignment(
 
         klog reassign plan --brokers 1,2,3,4 --tolerance 5 > plan.json
     """
-    from klog.admin import connect
     from klog.admin.reassign.planner import plan
     from klog.admin.reassign.reading import read_cluster
     from klog.commands.cluster.reassigning.plan_view import show_plan
 
     wanted = goal.goal()
-    with connect.cluster(connection.settings()) as cluster:
+    with connection.cluster() as cluster:
         reading = read_cluster(cluster, topics.selection())
     for broker, error in reading.failures.items():
         _note_unknown_sizes(broker, error)
@@ -64,19 +62,15 @@ def plan_reassignment(
 
 
 @app.command("dirs")
-@expand_options
 def plan_log_dirs(
     connection: ConnectionOptions,
-    broker: Annotated[
-        str | None,
-        typer.Option(
-            "--broker-list",
-            "--brokers",
-            metavar="1,2",
-            help="Only the directories of these brokers. [default: all that are alive]",
-            show_default=False,
-        ),
-    ] = None,
+    broker: str | None = optional(
+        None,
+        "Only the directories of these brokers. [default: all that are alive]",
+        "--broker-list",
+        "--brokers",
+        metavar="1,2",
+    ),
     tolerance: Tolerance = 1.0,
     rollback: Rollback = None,
 ) -> None:
@@ -91,14 +85,13 @@ def plan_log_dirs(
 
         klog reassign dirs --brokers 3 | klog reassign execute - --dry-run
     """
-    from klog.admin import connect
     from klog.admin.reassign.dirs import plan_dirs
     from klog.admin.reassign.reading import read_partitions
     from klog.admin.requests.log_dirs import describe_log_dirs
     from klog.commands.cluster.reassigning.plan_view import show_dir_plan
 
     wanted = None if broker is None else broker_list("--brokers", broker)
-    with connect.cluster(connection.settings()) as cluster:
+    with connection.cluster() as cluster:
         found = describe_log_dirs(cluster, wanted)
         replicas = {part.partition: part.replicas for part in read_partitions(cluster)}
     for broker_id, error in found.failures.items():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 from enum import StrEnum
-from typing import Annotated
 
 import typer
 
@@ -13,7 +12,7 @@ from klog.commands.cluster.reassigning.group import app
 from klog.commands.cluster.reassigning.options import AssignmentFile
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import columns_of, print_note, print_report
-from klog.commands.shared.option_sets import expand_options
+from klog.commands.shared.option_sets import optional
 
 _HOME_AND_CLEAR = "\x1b[H\x1b[2J\x1b[3J"
 
@@ -26,22 +25,16 @@ class WatchFormat(StrEnum):
 
 
 @app.command("watch")
-@expand_options
 def watch_reassignments(
     file: AssignmentFile,
     connection: ConnectionOptions,
-    interval_s: Annotated[
-        float, typer.Option("--interval", metavar="SECONDS", min=0.1, help="How often to look.")
-    ] = 2.0,
-    output: Annotated[
-        WatchFormat | None,
-        typer.Option(
-            "--output",
-            "-o",
-            help="table: for people. jsonl: one object per copy. [default: table on a terminal, else jsonl]",
-            show_default=False,
-        ),
-    ] = None,
+    interval_s: float = optional(2.0, "How often to look.", "--interval", metavar="SECONDS", least=0.1),
+    output: WatchFormat | None = optional(
+        None,
+        "table: for people. jsonl: one object per copy. [default: table on a terminal, else jsonl]",
+        "--output",
+        "-o",
+    ),
 ) -> None:
     """Show how far each copy is, its rate, the time left and the lag, until nothing moves any more.
 
@@ -55,7 +48,6 @@ def watch_reassignments(
 
         klog reassign watch -o jsonl | jq .secondsLeft
     """
-    from klog.admin import connect
     from klog.admin.reassign.progress import Meter
     from klog.commands.cluster.reassigning.progress_view import json_row, summary, table_row
     from klog.commands.shared.tables import show_json, show_table
@@ -66,7 +58,7 @@ def watch_reassignments(
     if targets == []:
         return
     down: frozenset[int] = frozenset()
-    with connect.cluster(connection.settings()) as cluster:
+    with connection.cluster() as cluster:
         for progress in Meter(cluster, targets).measurements():
             if on_screen and not as_json:
                 sys.stdout.write(_HOME_AND_CLEAR)

@@ -1,4 +1,4 @@
-"""The options of `klog export`: their types and help texts, one alias for each option.
+"""The options of `klog export`, in the groups of its help.
 
 The options that select records have the names of those of Spark's Kafka source, in kebab-case;
 `klog.export.options_parsing` checks their values, so that they mean the same here and there.
@@ -6,11 +6,16 @@ The options that select records have the names of those of Spark's Kafka source,
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import Annotated, Any, Final
+from functools import partial
+from typing import Annotated, Final
 
 import typer
 
+from klog.commands.shared.option_sets import flag, optional
 from klog.export.decoders.decoding import Encoding
 from klog.export.deserialise import BadRecords
 from klog.export.writers import Format as OutputFormat
@@ -28,20 +33,6 @@ class InternalTopicsChoice(StrEnum):
     TABLES = "tables"
 
 
-def _value(panel: str, metavar: str, text: str, *names: str, least: int | None = None) -> Any:  # noqa: ANN401
-    """An option whose default is not shown: the text says what happens without it."""
-    return typer.Option(
-        *names, metavar=metavar, help=text, show_default=False, rich_help_panel=panel, min=least
-    )
-
-
-def _choice(panel: str, text: str, *names: str) -> Any:  # noqa: ANN401 (typer's)
-    """A flag, or an option whose values and default are shown."""
-    return typer.Option(*names, help=text, rich_help_panel=panel)
-
-
-Text = str | None
-
 Paths = Annotated[
     list[str],
     typer.Argument(
@@ -54,140 +45,146 @@ Output = Annotated[
     str, typer.Option("--output", "-o", metavar="DIR", help="A new or empty directory, or a URI.")
 ]
 
-Format = Annotated[OutputFormat, _choice(_WRITE, "Format of the files.", "--format", "-f")]
-Compression = Annotated[
-    Text,
-    _value(
-        _WRITE,
+
+def _text(panel: str, metavar: str, summary: str) -> str | None:
+    return optional(None, summary, panel=panel, metavar=metavar)
+
+
+_read, _written, _run = (partial(_text, panel) for panel in (_READ, _WRITE, _RUN))
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """What to write."""
+
+    format_: OutputFormat = optional(
+        OutputFormat.PARQUET, "Format of the files.", "--format", "-f", panel=_WRITE
+    )
+    compression: str | None = _written(
         "NAME",
         "Default: zstd. Parquet: snappy, gzip, lz4, brotli, none; orc: snappy, zlib, lz4, none; "
         "jsonl: gzip, none.",
-    ),
-]
-PartitionBy = Annotated[
-    str,
-    typer.Option(
+    )
+    partition_by: str = optional(
+        "topic,partition",
+        "Directories, Hive-style: some of topic, partition, day (of the timestamp, UTC); or none.",
+        panel=_WRITE,
         metavar="LEVELS",
-        help="Directories, Hive-style: some of topic, partition, day (of the timestamp, UTC); or none.",
-        rich_help_panel=_WRITE,
-    ),
-]
-Columns = Annotated[Text, _value(_WRITE, "NAME,...", "Only these columns.")]
-IncludeHeaders = Annotated[bool, _choice(_WRITE, "Add the column headers.", "--include-headers")]
-MetadataColumns = Annotated[
-    Text,
-    _value(
-        _WRITE,
+    )
+    columns: str | None = _written("NAME,...", "Only these columns.")
+    include_headers: bool = flag("Add the column headers.", panel=_WRITE)
+    metadata_columns: str | None = _written(
         "NAME,...",
         "Add some of leaderEpoch, producerId, producerEpoch, sequence, isTransactional, codec, "
         "batchPosition, file.",
-    ),
-]
+    )
+    target_file_bytes: str | None = _written(
+        "SIZE",
+        "Begin another file when one has this size. Default: one file for each split (--target-split-bytes).",
+    )
 
-Key = Annotated[Encoding, _choice(_DECODE, "Encoding of the keys.", "--key")]
-Value = Annotated[Encoding, _choice(_DECODE, "Encoding of the values.", "--value")]
-KeySchema = Annotated[str, _value(_DECODE, "FILE|TEXT", "As --value-schema, for keys.")]
-ValueSchema = Annotated[
-    str,
-    _value(
-        _DECODE,
+
+def _schema(metavar: str, summary: str) -> str:
+    return optional("", summary, panel=_DECODE, metavar=metavar, show_default=False)
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeOptions:
+    """How to decode keys and values."""
+
+    key: Encoding = optional(Encoding.RAW, "Encoding of the keys.", panel=_DECODE)
+    key_schema: str = _schema("FILE|TEXT", "As --value-schema, for keys.")
+    key_message: str = _schema("NAME", "As --value-message, for keys.")
+    value: Encoding = optional(Encoding.RAW, "Encoding of the values.", panel=_DECODE)
+    value_schema: str = _schema(
         "FILE|TEXT",
         "json: a JSON Schema or a Spark type (default: inferred). avro: the schema. protobuf: compiled "
         "descriptors (protoc --include_imports -o).",
-    ),
-]
-KeyMessage = Annotated[str, _value(_DECODE, "NAME", "As --value-message, for keys.")]
-ValueMessage = Annotated[str, _value(_DECODE, "NAME", "The protobuf message. Default: the first.")]
-SchemaDir = Annotated[
-    str,
-    _value(
-        _DECODE,
+    )
+    value_message: str = _schema("NAME", "The protobuf message. Default: the first.")
+    schema_dir: str = _schema(
         "DIR",
         "Schemas of a registry, a file for each id (42.avsc, 42.json, 42.desc); records are in Confluent's "
         "wire format.",
-    ),
-]
-BadRecordsOption = Annotated[
-    BadRecords,
-    _choice(
-        _DECODE,
+    )
+    bad_records: BadRecords = optional(
+        BadRecords.COLUMN,
         "Records that do not fit the schema: column keeps them, with _error; reject moves them to _rejects.",
-        "--bad-records",
-    ),
-]
-InternalTopics = Annotated[
-    InternalTopicsChoice,
-    _choice(
-        _DECODE,
+        panel=_DECODE,
+    )
+    internal_topics: InternalTopicsChoice = optional(
+        InternalTopicsChoice.RECORDS,
         "records: like any other topic. tables: decode __consumer_offsets and __transaction_state into "
         "directories of these names.",
-        "--internal-topics",
-    ),
-]
+        panel=_DECODE,
+    )
 
-Subscribe = Annotated[Text, _value(_READ, "TOPIC,...", "Only these topics.")]
-SubscribePattern = Annotated[Text, _value(_READ, "REGEX", "Only topics whose whole name matches.")]
-Assign = Annotated[Text, _value(_READ, "JSON", """Only these partitions: {"orders": [0, 1]}.""")]
-StartingOffsets = Annotated[
-    Text,
-    _value(_READ, "earliest|JSON", """The first offsets: {"orders": {"0": 23}}; -2 is the earliest."""),
-]
-EndingOffsets = Annotated[
-    Text, _value(_READ, "latest|JSON", "The offsets to end before; -1 is the end of the log.")
-]
-StartingTimestamp = Annotated[
-    Text, _value(_READ, "MS", "Start at the first record of this time or later (ms since 1970).")
-]
-EndingTimestamp = Annotated[Text, _value(_READ, "MS", "End before the first record of this time or later.")]
-StartingOffsetsByTimestamp = Annotated[
-    Text, _value(_READ, "JSON", """The same for each partition: {"orders": {"0": 1700000000000}}.""")
-]
-EndingOffsetsByTimestamp = Annotated[Text, _value(_READ, "JSON", "The same for the end.")]
-StartingOffsetsByTimestampStrategy = Annotated[
-    Text, _value(_READ, "error|latest", "What to do if no record is late enough to start at.")
-]
-Isolation = Annotated[
-    Text,
-    _value(
-        _READ,
-        "LEVEL",
-        "read_committed leaves aborted transactions out. Default: read_uncommitted, as in Kafka.",
-    ),
-]
-IncludeDeleted = Annotated[
-    bool,
-    _choice(_READ, "Also read what a broker was about to delete (-delete, .deleted).", "--include-deleted"),
-]
-MaxDecompressedBytes = Annotated[
-    Text,
-    _value(_READ, "SIZE", "The most that one batch may decompress to; more is reported as lost."),
-]
-FailOnDataLoss = Annotated[
-    bool, _choice(_READ, "Stop at the first thing that cannot be read.", "--fail-on-data-loss")
-]
 
-Jobs = Annotated[
-    int | None, _value(_RUN, "N", "Processes. Default: one for each core.", "--jobs", "-j", least=1)
-]
-TargetSplitBytes = Annotated[
-    Text, _value(_RUN, "SIZE", "Bytes of a segment that one process exports at a time. Default: 64m.")
-]
-TargetFileBytes = Annotated[
-    Text,
-    _value(
-        _WRITE,
-        "SIZE",
-        "Begin another file when one has this size. Default: one file for each split (--target-split-bytes).",
-    ),
-]
-MinPartitions = Annotated[Text, _value(_RUN, "N", "The least number of splits.")]
-Resume = Annotated[
-    bool, _choice(_RUN, "Continue the export in DIR, or start it if there is none.", "--resume")
-]
-Verify = Annotated[bool, _choice(_RUN, "Then compare the output with the segments, by offsets.", "--verify")]
-DryRun = Annotated[bool, _choice(_RUN, "Print what would be read, write nothing.", "--dry-run")]
-ReportFile = Annotated[Text, _value(_RUN, "FILE", "Also write the final report as JSON.", "--report")]
-Force = Annotated[
-    bool, _choice(_RUN, "Replace the file of --report, also if it is no report of klog.", "--force")
-]
-Quiet = Annotated[bool, _choice(_RUN, "Show no progress and no report.", "--quiet", "-q")]
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """What to read."""
+
+    subscribe: str | None = _read("TOPIC,...", "Only these topics.")
+    subscribe_pattern: str | None = _read("REGEX", "Only topics whose whole name matches.")
+    assign: str | None = _read("JSON", """Only these partitions: {"orders": [0, 1]}.""")
+    starting_offsets: str | None = _read(
+        "earliest|JSON", """The first offsets: {"orders": {"0": 23}}; -2 is the earliest."""
+    )
+    ending_offsets: str | None = _read("latest|JSON", "The offsets to end before; -1 is the end of the log.")
+    starting_timestamp: str | None = _read(
+        "MS", "Start at the first record of this time or later (ms since 1970)."
+    )
+    ending_timestamp: str | None = _read("MS", "End before the first record of this time or later.")
+    starting_offsets_by_timestamp: str | None = _read(
+        "JSON", """The same for each partition: {"orders": {"0": 1700000000000}}."""
+    )
+    ending_offsets_by_timestamp: str | None = _read("JSON", "The same for the end.")
+    starting_offsets_by_timestamp_strategy: str | None = _read(
+        "error|latest", "What to do if no record is late enough to start at."
+    )
+    isolation: str | None = _read(
+        "LEVEL", "read_committed leaves aborted transactions out. Default: read_uncommitted, as in Kafka."
+    )
+    include_deleted: bool = flag(
+        "Also read what a broker was about to delete (-delete, .deleted).", panel=_READ
+    )
+    max_decompressed_bytes: str | None = _read(
+        "SIZE", "The most that one batch may decompress to; more is reported as lost."
+    )
+    fail_on_data_loss: bool = flag("Stop at the first thing that cannot be read.", panel=_READ)
+
+
+@dataclass(frozen=True, slots=True)
+class RunningOptions:
+    """How to run."""
+
+    jobs: int | None = optional(
+        None, "Processes. Default: one for each core.", "--jobs", "-j", panel=_RUN, metavar="N", least=1
+    )
+    target_split_bytes: str | None = _run(
+        "SIZE", "Bytes of a segment that one process exports at a time. Default: 64m."
+    )
+    min_partitions: str | None = _run("N", "The least number of splits.")
+    resume: bool = flag("Continue the export in DIR, or start it if there is none.", panel=_RUN)
+    verify: bool = flag("Then compare the output with the segments, by offsets.", panel=_RUN)
+    dry_run: bool = flag("Print what would be read, write nothing.", panel=_RUN)
+    report: str | None = _run("FILE", "Also write the final report as JSON.")
+    force: bool = flag("Replace the file of --report, also if it is no report of klog.", panel=_RUN)
+    quiet: bool = flag("Show no progress and no report.", "--quiet", "-q", panel=_RUN)
+
+
+def spark_options(write: WriteOptions, source: SourceOptions, run: RunningOptions) -> dict[str, str]:
+    """The options that are given, as `klog.export.options_parsing` has them."""
+    given = dict(_values(source))
+    given |= {name: value for name, value in _values(write) if name in ("includeHeaders", "metadataColumns")}
+    given |= {name: value for name, value in _values(run) if name in ("targetSplitBytes", "minPartitions")}
+    return given
+
+
+def _values(group: WriteOptions | SourceOptions | RunningOptions) -> Iterator[tuple[str, str]]:
+    """The options that are given, in camelCase, as texts."""
+    for each in fields(group):
+        value = getattr(group, each.name)
+        if value is not None and value is not False:
+            name = re.sub("_([a-z])", lambda found: found[1].upper(), each.name)
+            yield name, "true" if value is True else str(value)

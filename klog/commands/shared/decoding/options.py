@@ -29,38 +29,29 @@ class DecodingOptions:
 
     schema_dir: str | None = optional(
         None,
-        _PANEL,
         "Decode what is in Confluent's wire format, with the schemas of a directory, a file for each id "
         "(42.avsc, 42.json, 42.desc).",
-        "--schema-dir",
+        panel=_PANEL,
         metavar="DIR",
     )
     schema_registry: str | None = optional(
         None,
-        _PANEL,
         "The same with the schemas of a registry: https://USER:PASSWORD@HOST:PORT.",
-        "--schema-registry",
+        panel=_PANEL,
         metavar="URL",
     )
-    decode_key: FieldEncoding | None = optional(None, _PANEL, "The encoding of the keys.", "--decode-key")
-    decode_value: FieldEncoding | None = optional(
-        None, _PANEL, "The encoding of the values.", "--decode-value"
-    )
-    key_schema: str | None = optional(
-        None, _PANEL, "As --value-schema, for keys.", "--key-schema", metavar="FILE|TEXT"
-    )
+    decode_key: FieldEncoding | None = optional(None, "The encoding of the keys.", panel=_PANEL)
+    decode_value: FieldEncoding | None = optional(None, "The encoding of the values.", panel=_PANEL)
+    key_schema: str | None = optional(None, "As --value-schema, for keys.", panel=_PANEL, metavar="FILE|TEXT")
     value_schema: str | None = optional(
         None,
-        _PANEL,
         "avro: the schema. protobuf: compiled descriptors (protoc --include_imports -o).",
-        "--value-schema",
+        panel=_PANEL,
         metavar="FILE|TEXT",
     )
-    key_message: str | None = optional(
-        None, _PANEL, "As --value-message, for keys.", "--key-message", metavar="NAME"
-    )
+    key_message: str | None = optional(None, "As --value-message, for keys.", panel=_PANEL, metavar="NAME")
     value_message: str | None = optional(
-        None, _PANEL, "The protobuf message. Default: the first.", "--value-message", metavar="NAME"
+        None, "The protobuf message. Default: the first.", panel=_PANEL, metavar="NAME"
     )
 
     @property
