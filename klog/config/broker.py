@@ -14,26 +14,10 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from klog.config import (
-    broker_cluster,
-    broker_groups,
-    broker_log,
-    broker_network,
-    broker_replication,
-    broker_security,
-    broker_unused,
-)
+from klog.config import broker_keys, broker_security, broker_unused
 from klog.config.keys import ConfigError, ConfigKey, Value, text_of
 
-_MODULES: Final = (
-    broker_cluster,
-    broker_groups,
-    broker_log,
-    broker_network,
-    broker_replication,
-    broker_security,
-    broker_unused,
-)
+_MODULES: Final = (broker_keys, broker_security, broker_unused)
 KEYS_BY_NAME: Final[Mapping[str, ConfigKey]] = {
     key.name: key for key in sorted((key for part in _MODULES for key in part.KEYS), key=lambda key: key.name)
 }

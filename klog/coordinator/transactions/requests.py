@@ -38,7 +38,11 @@ InitReply = Callable[[InitResult], None]
 
 @dataclass(frozen=True, slots=True)
 class TransactionRequests:
-    """The requests of clients and brokers, without their bytes: `values.Transactions`. Safe for threads."""
+    """The requests of clients and brokers to the transaction coordinator, without their bytes.
+
+    Safe for threads. Each `reply` is called exactly once, now or later, from any thread. Errors are those of
+    the newest version of each API; handlers map them for older ones.
+    """
 
     coordinator: TransactionCoordinator
 

@@ -27,11 +27,7 @@ from klog.server.handlers.answers import InBackground
 from klog.server.handlers.cluster.alter_replica_log_dirs import AlterReplicaLogDirsHandler
 from klog.server.handlers.cluster.api_versions import ApiVersionsHandler
 from klog.server.handlers.cluster.control import ControlHandler
-from klog.server.handlers.cluster.controller_requests import (
-    AllocateProducerIdsHandler,
-    AlterPartitionHandler,
-    ControlledShutdownHandler,
-)
+from klog.server.handlers.cluster.controller_requests import ControllerRequestsHandler
 from klog.server.handlers.cluster.describe_cluster import DescribeClusterHandler
 from klog.server.handlers.cluster.describe_log_dirs import DescribeLogDirsHandler, HostedDirectory
 from klog.server.handlers.cluster.elect_leaders import ElectLeadersHandler
@@ -316,13 +312,14 @@ def _control_routes(parts: Collaborators) -> dict[int, Route]:
     )
     elect = ElectLeadersHandler(cache, purgatories.elections, put, parts.timer_ms)
     reassignments = PartitionReassignmentsHandler(put)
+    of_brokers = ControllerRequestsHandler(put)
     return {
         ApiKey.LEADER_AND_ISR: Route(control.leader_and_isr),
         ApiKey.STOP_REPLICA: Route(control.stop_replica),
         ApiKey.UPDATE_METADATA: Route(control.update_metadata),
-        ApiKey.CONTROLLED_SHUTDOWN: Route(ControlledShutdownHandler(put).handle),
-        ApiKey.ALTER_PARTITION: Route(AlterPartitionHandler(put).handle),
-        ApiKey.ALLOCATE_PRODUCER_IDS: Route(AllocateProducerIdsHandler(put).handle),
+        ApiKey.CONTROLLED_SHUTDOWN: Route(of_brokers.shut_down),
+        ApiKey.ALTER_PARTITION: Route(of_brokers.alter_partition),
+        ApiKey.ALLOCATE_PRODUCER_IDS: Route(of_brokers.allocate_producer_ids),
         ApiKey.ELECT_LEADERS: Route(elect.handle),
         ApiKey.ALTER_PARTITION_REASSIGNMENTS: Route(reassignments.alter),
         ApiKey.LIST_PARTITION_REASSIGNMENTS: Route(reassignments.list),

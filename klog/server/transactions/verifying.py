@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 _BATCHED_FROM: Final = 4
 
 Verify = Callable[[str, Producer, Collection[TopicPartition]], ErrorCode | VerifyErrors]
-"""`Transactions.verify_partitions` of this broker's coordinator."""
+"""`TransactionRequests.verify_partitions` of this broker's coordinator."""
 
 # What Kafka's brokers make of a coordinator's answer; the second is an answer for the whole request.
 _TRANSLATED: Final = {

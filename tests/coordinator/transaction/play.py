@@ -21,7 +21,6 @@ from klog.coordinator.transactions.values import (
     InitResult,
     MarkersToWrite,
     Producer,
-    Transactions,
 )
 from klog.formats.names import TopicPartition
 from klog.kernel import kernel
@@ -157,7 +156,7 @@ class Play:
             EndWaits(cast(Timer, self.timer), lambda: self.now_ms, patience_ms),
         )
         self.partition = TransactionPartition(7, 0, self.services)
-        self.requests: Transactions = TransactionRequests(cast(TransactionCoordinator, self))
+        self.requests = TransactionRequests(cast(TransactionCoordinator, self))
 
     # -- what the requests ask of a coordinator --------------------------------------------------------------
 

@@ -31,9 +31,7 @@ from klog.protocol.messages import encode_request
 from klog.replication.purgatory import Purgatory, Timer
 from klog.server.handlers.cluster.control import ControlHandler
 from klog.server.handlers.cluster.controller_requests import (
-    AllocateProducerIdsHandler,
-    AlterPartitionHandler,
-    ControlledShutdownHandler,
+    ControllerRequestsHandler,
 )
 from klog.server.handlers.cluster.describe_cluster import DescribeClusterHandler
 from klog.server.handlers.cluster.elect_leaders import ElectLeadersHandler
@@ -179,6 +177,7 @@ class AdminCluster:
             ME, store, cache, config, lambda changed: plan(changed, listeners) and None, loggers
         )
         loggers = Loggers("klog.made.for.tests").levels
+        of_brokers = ControllerRequestsHandler(self._put)
         self.handlers = {
             ApiKey.METADATA: MetadataHandler(CLUSTER_ID, cache, AutoTopicCreation(self.creator, config)),
             ApiKey.DESCRIBE_CLUSTER: DescribeClusterHandler(CLUSTER_ID, cache),
@@ -195,9 +194,9 @@ class AdminCluster:
             ApiKey.ELECT_LEADERS: ElectLeadersHandler(cache, self.election_purgatory, self._put, self.clock),
             ApiKey.ALTER_PARTITION_REASSIGNMENTS: SimpleNamespace(handle=reassignments.alter),
             ApiKey.LIST_PARTITION_REASSIGNMENTS: SimpleNamespace(handle=reassignments.list),
-            ApiKey.ALTER_PARTITION: AlterPartitionHandler(self._put),
-            ApiKey.CONTROLLED_SHUTDOWN: ControlledShutdownHandler(self._put),
-            ApiKey.ALLOCATE_PRODUCER_IDS: AllocateProducerIdsHandler(self._put),
+            ApiKey.ALTER_PARTITION: SimpleNamespace(handle=of_brokers.alter_partition),
+            ApiKey.CONTROLLED_SHUTDOWN: SimpleNamespace(handle=of_brokers.shut_down),
+            ApiKey.ALLOCATE_PRODUCER_IDS: SimpleNamespace(handle=of_brokers.allocate_producer_ids),
         }
         self.topic_changes: list[tuple[str, dict[str, str]]] = []
         self.group_changes: list[tuple[str, dict[str, str]]] = []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from klog.formats.names import TopicPartition
 from klog.metadata.cache import MetadataCache
@@ -25,6 +25,7 @@ from klog.protocol.interbroker.stop_replica import StopReplicaRequest
 from klog.protocol.interbroker.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from klog.protocol.messages import encode_response
 from klog.replication.purgatory import Purgatory
+from klog.replication.replica_manager import ReplicaManager
 from klog.server.handlers.answers import entity_of
 from klog.server.handlers.topics.topic_waits import DelayedElection, DelayedTopics
 from klog.server.network.request import Request
@@ -32,22 +33,12 @@ from klog.server.network.request import Request
 _ANY_EPOCH: Final = -1
 
 
-class Replicas(Protocol):
-    """The part of the replica manager that the controller's requests use."""
-
-    def accepts(self, controller_epoch: int) -> bool: ...
-
-    def leader_and_isr(self, request: LeaderAndIsrRequest) -> ControlResponse: ...
-
-    def stop_replicas(self, request: StopReplicaRequest) -> ControlResponse: ...
-
-
 @dataclass(frozen=True, slots=True)
 class ControlHandler:
     """Answers the three. `broker_epoch` is that of this broker's registration; `partitions_gone` is told of
     partitions whose topic has been deleted."""
 
-    replicas: Replicas
+    replicas: ReplicaManager
     cache: MetadataCache
     topic_purgatory: Purgatory[DelayedTopics]
     election_purgatory: Purgatory[DelayedElection]

@@ -9,6 +9,7 @@ KIP-903 (epochs of the ISR's members, of which a controller on ZooKeeper's tree 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 from uuid import UUID
@@ -32,63 +33,23 @@ Outcomes = dict[tuple[UUID | None, int], Outcome]
 _NO_STATE: Final = LeaderAndIsr(0, 0, (), LeaderRecoveryState.RECOVERED, 0)
 
 
-class ControlledShutdownHandler:
-    """Answers ControlledShutdown requests. `put` queues an event for the controller."""
+@dataclass(frozen=True, slots=True)
+class ControllerRequestsHandler:
+    """Answers the three. `put` queues an event for the controller."""
 
-    def __init__(self, put: Callable[[ControlledShutdown], None]) -> None:
-        self._put = put
+    put: Callable[[AllocateProducerIds | AlterPartition | ControlledShutdown], None]
 
-    def handle(self, request: Request) -> None:
+    def shut_down(self, request: Request) -> None:
         """Have the broker's leaderships moved, and answer with those that remain."""
         wanted = entity_of(request)
-        self._put(ControlledShutdown(wanted.broker_id, wanted.broker_epoch, partial(_shut_down, request)))
+        self.put(ControlledShutdown(wanted.broker_id, wanted.broker_epoch, partial(_shut_down, request)))
 
-
-def _shut_down(request: Request, remaining: set[TopicPartition] | ErrorCode) -> None:
-    error, partitions = ErrorCode.NONE, set[TopicPartition]()
-    if isinstance(remaining, set):
-        partitions = remaining
-    elif remaining is ErrorCode.NOT_CONTROLLER:
-        error = ErrorCode.STALE_CONTROLLER_EPOCH  # as Kafka says here that the controller has moved
-    else:
-        error = remaining
-    answer = ControlledShutdownResponse(
-        error_code=error,
-        remaining_partitions=tuple(
-            RemainingPartition(topic_name=topic, partition_index=number)
-            for topic, number in sorted(partitions)
-        ),
-    )
-    request.respond([encode_response(answer)])
-
-
-class AllocateProducerIdsHandler:
-    """Answers AllocateProducerIds requests. `put` queues an event for the controller."""
-
-    def __init__(self, put: Callable[[AllocateProducerIds], None]) -> None:
-        self._put = put
-
-    def handle(self, request: Request) -> None:
+    def allocate_producer_ids(self, request: Request) -> None:
         """Have the broker's next block taken, and answer with it."""
         wanted = entity_of(request)
-        self._put(AllocateProducerIds(wanted.broker_id, wanted.broker_epoch, partial(_send_block, request)))
+        self.put(AllocateProducerIds(wanted.broker_id, wanted.broker_epoch, partial(_send_block, request)))
 
-
-def _send_block(request: Request, outcome: ProducerIdBlock | ErrorCode) -> None:
-    if isinstance(outcome, ErrorCode):
-        send_answer(request, error_code=outcome, producer_id_start=0, producer_id_len=0)
-        return
-    count = outcome.last - outcome.first + 1
-    send_answer(request, error_code=ErrorCode.NONE, producer_id_start=outcome.first, producer_id_len=count)
-
-
-class AlterPartitionHandler:
-    """Answers AlterPartition requests. `put` queues an event for the controller."""
-
-    def __init__(self, put: Callable[[AlterPartition], None]) -> None:
-        self._put = put
-
-    def handle(self, request: Request) -> None:
+    def alter_partition(self, request: Request) -> None:
         """Have the in-sync replicas written, and answer with what is in force."""
         wanted = entity_of(request)
         states: dict[TopicIdPartition, LeaderAndIsr] = {}
@@ -114,7 +75,33 @@ class AlterPartitionHandler:
             send_answer(request, error_code=ErrorCode.NONE, topics=topics)
 
         event = AlterPartition(wanted.broker_id, wanted.broker_epoch, states, request.api_version, answer)
-        self._put(event)
+        self.put(event)
+
+
+def _shut_down(request: Request, remaining: set[TopicPartition] | ErrorCode) -> None:
+    error, partitions = ErrorCode.NONE, set[TopicPartition]()
+    if isinstance(remaining, set):
+        partitions = remaining
+    elif remaining is ErrorCode.NOT_CONTROLLER:
+        error = ErrorCode.STALE_CONTROLLER_EPOCH  # as Kafka says here that the controller has moved
+    else:
+        error = remaining
+    answer = ControlledShutdownResponse(
+        error_code=error,
+        remaining_partitions=tuple(
+            RemainingPartition(topic_name=topic, partition_index=number)
+            for topic, number in sorted(partitions)
+        ),
+    )
+    request.respond([encode_response(answer)])
+
+
+def _send_block(request: Request, outcome: ProducerIdBlock | ErrorCode) -> None:
+    if isinstance(outcome, ErrorCode):
+        send_answer(request, error_code=outcome, producer_id_start=0, producer_id_len=0)
+        return
+    count = outcome.last - outcome.first + 1
+    send_answer(request, error_code=ErrorCode.NONE, producer_id_start=outcome.first, producer_id_len=count)
 
 
 def _state(request: Request, leader: int, each: Entity) -> LeaderAndIsr:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 from klog.config.broker import KEYS_BY_NAME as BROKER_KEYS
 from klog.config.broker import BrokerConfig
@@ -33,19 +32,12 @@ from klog.protocol.error_codes import ErrorCode
 from klog.server.handlers.answers import entity_of, send_answer
 from klog.server.handlers.configs.config_operations import Operation, OperationType, applied, operation
 from klog.server.handlers.configs.describe_configs import ResourceType, check_broker_id
+from klog.server.handlers.configs.loggers import Loggers
 from klog.server.handlers.refusals import RefusedError, error_fields, refusal_of
 from klog.server.network.request import Request
 
 # Makes the new configs of a resource from the present ones.
 Change = Callable[[Mapping[str, str]], dict[str, str]]
-
-
-class LoggerLevels(Protocol):
-    """Loggers whose levels are configs of the broker. `check` raises `RefusedError`."""
-
-    def check(self, name: str, level: str | None) -> None: ...
-
-    def set_level(self, name: str, level: str | None) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +49,7 @@ class AlterConfigsHandler:
     cache: MetadataCache
     config: Callable[[], BrokerConfig]
     check: Callable[[BrokerConfig], None]
-    loggers: LoggerLevels
+    loggers: Loggers
 
     def handle(self, request: Request) -> None:
         """Check and write the changes, resource by resource."""

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from klog.coordinator.transactions.values import NO_TIMESTAMP, DescribedTransaction, Producer, Transactions
+from klog.coordinator.transactions.requests import TransactionRequests
+from klog.coordinator.transactions.values import NO_TIMESTAMP, DescribedTransaction, Producer
 from klog.server.handlers.answers import Struct, entity_of, send_answer
 from klog.server.network.request import Request
 from klog.server.peers.broker_messages import by_topic
@@ -24,7 +25,7 @@ _UNKNOWN_PRODUCER: Final = Producer(0, 0)
 class TransactionsHandler:
     """Answers the requests of administrators about transactions."""
 
-    transactions: Transactions
+    transactions: TransactionRequests
 
     def describe(self, request: Request) -> None:
         """DescribeTransactions."""

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from klog.coordinator.groups.coordinator import CONSUMER_OFFSETS
+from klog.coordinator.transactions.requests import TransactionRequests
 from klog.coordinator.transactions.values import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     InitResult,
     Producer,
-    Transactions,
 )
 from klog.formats.names import TopicPartition
 from klog.protocol.entity_fields import Entity
@@ -66,7 +66,7 @@ class ProducersHandler:
     `__consumer_offsets` that a group belongs to.
     """
 
-    transactions: Transactions
+    transactions: TransactionRequests
     known: Callable[[TopicPartition], bool]
     partition_of_group: Callable[[str], int]
 
