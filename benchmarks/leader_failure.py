@@ -25,7 +25,7 @@ from benchmarks.broker_failover import KINDS, Cluster, cluster, metadata_request
 from benchmarks.brokers import RunningBroker
 from benchmarks.measure import BenchmarkError, judge
 from benchmarks.rows import Rows
-from klog.client.produce import produce
+from klog.client.producer import produce
 from klog.kernel.batch_builder import build_single
 from klog.protocol.channel import Channel
 from klog.protocol.error_codes import ErrorCode

@@ -11,11 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from klog.client.auto_creation import creates_topics
+from klog.client.admin import Resource, ResourceType, describe_configs
+from klog.client.asking import broker_ids
 from klog.client.cluster import NO_LEADER, Cluster
+from klog.client.connection import Connection
 from klog.client.errors import ClientError, RefusedError, UnknownTopicError
 from klog.client.partitioner import partition_of_key
-from klog.client.produce import produce
 from klog.client.producer_id import NO_PRODUCER, ProducerId, new_producer_id
 from klog.client.retry import Retry
 from klog.client.transactions import Transaction
@@ -24,10 +25,11 @@ from klog.formats.constants import NO_SEQUENCE
 from klog.formats.errors import KlogError
 from klog.formats.names import TopicPartition
 from klog.kernel.batch_builder import BatchFields, Headers, RecordData, build_batch
+from klog.protocol.apis import ApiKey
 from klog.protocol.error_codes import ErrorCode, error_code
 from klog.protocol.errors import ChannelError
-from klog.protocol.produce_request import ProduceRequest
-from klog.protocol.produce_response import PartitionProduced
+from klog.protocol.produce_request import ProduceRequest, encode_produce_request
+from klog.protocol.produce_response import PartitionProduced, decode_produce_response
 
 ALL_IN_SYNC: Final = -1
 _BATCH_BYTES: Final = 512 << 10  # half of the size that brokers accept by default
@@ -308,3 +310,43 @@ class Producer:
             self.failures.append(Failure(answer.partition, 1, error))
         left = [record for index, record in enumerate(records) if index not in bad]
         return [left] if left else []
+
+
+# -- Asks brokers whether they create a topic by themselves when a producer asks for it ----------------------
+
+_CONFIG: Final = "auto.create.topics.enable"
+
+
+def creates_topics(cluster: Cluster) -> bool | None:
+    """What `auto.create.topics.enable` says; None if no broker tells this client."""
+    try:
+        brokers = [Resource(ResourceType.BROKER, str(each)) for each in broker_ids(cluster)[:1]]
+        described = describe_configs(cluster, brokers, names=[_CONFIG])
+    except KlogError:
+        return None
+    values = [each.value for _, configs in described for each in configs if each.name == _CONFIG]
+    return values[0] == "true" if values else None
+
+
+# -- Sends one Produce request to one broker and reads its answer (the protocol guide on Produce) ------------
+
+_MAGIC_2_FROM: Final = 3
+
+
+def produce(
+    connection: Connection, request: ProduceRequest, timeout_ms: int
+) -> Sequence[tuple[str, Sequence[PartitionProduced]]]:
+    """Send batches of magic 2 and wait for the outcome of each partition, topics by name.
+
+    With acks=0 brokers do not answer; every partition then counts as written, at an unknown offset.
+    `timeout_ms` limits the answer. Raises ChannelError, UnsupportedApiError, and ClientError if the broker
+    knows only older batches.
+    """
+    version = connection.version_of(ApiKey.PRODUCE)
+    if version < _MAGIC_2_FROM:
+        raise ClientError(f"{connection} takes no records of magic 2", cure="it is older than Kafka 0.11")
+    body = encode_produce_request(version, request)
+    if request.acks == 0:
+        connection.post(ApiKey.PRODUCE, version, body)
+        return [(name, [PartitionProduced(number) for number, _ in parts]) for name, parts in request.topics]
+    return connection.request(ApiKey.PRODUCE, version, body, decode_produce_response, timeout_ms).topics

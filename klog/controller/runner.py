@@ -9,10 +9,12 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
-from klog.controller.activity import state_of
+from klog.controller import events
 from klog.controller.broker_request_queue import BrokerRequestQueue
+from klog.controller.context import ControllerContext
 from klog.controller.core import ControllerCore
 from klog.controller.events import (
     Event,
@@ -22,10 +24,13 @@ from klog.controller.events import (
     Startup,
     preempt,
 )
-from klog.controller.gauges import ControllerGauges, gauges
 from klog.controller.observer import ControllerObserver, ControllerState
 from klog.controller.settings import ControllerSettings
+from klog.controller.states import PartitionState, ReplicaState
+from klog.metadata.control_requests import ControlRequest
 from klog.metadata.store import MetadataStore, SessionState
+from klog.protocol.interbroker.leader_and_isr import LeaderAndIsrRequest
+from klog.protocol.interbroker.stop_replica import StopReplicaRequest
 
 _log = logging.getLogger(__name__)
 
@@ -210,3 +215,114 @@ class Controller:
             self._next_rebalance_ns = None
         elif self._next_rebalance_ns is None:
             self._next_rebalance_ns = self._timer_ns() + _FIRST_REBALANCE_NS
+
+
+# -- Computes the gauges of an active controller. Rules: the gauges of Kafka's `KafkaController` -------------
+
+
+class ControllerGauges(NamedTuple):
+    """The values of one moment; all are 0 if the broker is not the controller."""
+
+    topics: int = 0
+    partitions: int = 0
+    offline_partitions: int = 0
+    preferred_replica_imbalance: int = 0
+    topics_to_delete: int = 0
+    topics_ineligible_to_delete: int = 0
+    replicas_to_delete: int = 0
+    replicas_ineligible_to_delete: int = 0
+    active_brokers: int = 0
+
+
+def gauges(context: ControllerContext) -> ControllerGauges:
+    """The gauges of now. Any thread may call this: it copies in one step what the event thread may change."""
+    being_deleted = context.topics_to_delete.copy()
+    leadership = list(context.leadership.items())
+    imbalance = 0
+    for partition, known in leadership:
+        leader = known.leader_and_isr.leader
+        replicas = context.assignment(partition).replicas
+        if replicas and leader != replicas[0] and partition.topic not in being_deleted:
+            imbalance += 1
+    states = list(context.partition_states.items())
+    replicas_being_deleted = [
+        state
+        for replica, state in list(context.replica_states.items())
+        if replica.partition.topic in being_deleted
+    ]
+    return ControllerGauges(
+        topics=len(context.topics),
+        partitions=len(states),
+        offline_partitions=sum(
+            state is PartitionState.OFFLINE and partition.topic not in being_deleted
+            for partition, state in states
+        ),
+        preferred_replica_imbalance=imbalance,
+        topics_to_delete=len(being_deleted),
+        topics_ineligible_to_delete=len(context.topics_ineligible_for_deletion),
+        replicas_to_delete=sum(
+            state is not ReplicaState.DELETION_SUCCESSFUL for state in replicas_being_deleted
+        ),
+        replicas_ineligible_to_delete=sum(
+            state is ReplicaState.DELETION_INELIGIBLE for state in replicas_being_deleted
+        ),
+        active_brokers=len(context.brokers),
+    )
+
+
+# Maps each event to what the controller does while it handles it. Rules: Kafka's `ControllerEvent.state`.
+
+_BY_NODE: Final[Mapping[events.WatchedNode, ControllerState]] = MappingProxyType(
+    {
+        events.WatchedNode.CONTROLLER: ControllerState.CONTROLLER_CHANGE,
+        events.WatchedNode.BROKERS: ControllerState.BROKER_CHANGE,
+        events.WatchedNode.TOPICS: ControllerState.TOPIC_CHANGE,
+        events.WatchedNode.DELETE_TOPICS: ControllerState.TOPIC_DELETION,
+        events.WatchedNode.LOG_DIR_EVENTS: ControllerState.LOG_DIR_CHANGE,
+        events.WatchedNode.ISR_CHANGES: ControllerState.ISR_CHANGE,
+        events.WatchedNode.PREFERRED_ELECTION: ControllerState.MANUAL_LEADER_BALANCE,
+        events.WatchedNode.REASSIGN_PARTITIONS: ControllerState.ALTER_PARTITION_REASSIGNMENT,
+    }
+)
+
+_BY_TYPE: Final[Mapping[type[events.Event], ControllerState]] = MappingProxyType(
+    {
+        events.Startup: ControllerState.CONTROLLER_CHANGE,
+        events.SessionExpired: ControllerState.CONTROLLER_CHANGE,
+        events.SessionRenewed: ControllerState.CONTROLLER_CHANGE,
+        events.BrokerNodeChanged: ControllerState.BROKER_CHANGE,
+        events.TopicNodeChanged: ControllerState.TOPIC_CHANGE,
+        events.RebalanceDue: ControllerState.AUTO_LEADER_BALANCE,
+        events.ControlledShutdown: ControllerState.CONTROLLED_SHUTDOWN,
+        events.ElectLeaders: ControllerState.MANUAL_LEADER_BALANCE,
+        events.AlterPartition: ControllerState.ISR_CHANGE,
+        events.AlterReassignments: ControllerState.ALTER_PARTITION_REASSIGNMENT,
+        events.ListReassignments: ControllerState.LIST_PARTITION_REASSIGNMENT,
+        events.AllocateProducerIds: ControllerState.IDLE,
+    }
+)
+
+
+def state_of(event: events.Event) -> ControllerState:
+    """The state of the controller while it handles this event."""
+    match event:
+        case events.TreeChanged(node):
+            return _BY_NODE[node]
+        case events.ResponseReceived(request=request):
+            return _on_answer(request)
+        case events.UncleanElectionEnabled(topic):
+            if topic is None:
+                return ControllerState.UNCLEAN_LEADER_ELECTION_ENABLE
+            return ControllerState.TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE
+        case _:
+            return _BY_TYPE[type(event)]
+
+
+def _on_answer(request: ControlRequest) -> ControllerState:
+    match request:
+        case LeaderAndIsrRequest():
+            return ControllerState.LEADER_AND_ISR_RESPONSE_RECEIVED
+        case StopReplicaRequest():
+            return ControllerState.TOPIC_DELETION
+        case _:
+            return ControllerState.UPDATE_METADATA_RESPONSE_RECEIVED

@@ -14,13 +14,15 @@ since then counts as the same.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any, Final
 
 from klog.export.decoders.decoding import Encoding
 from klog.export.jobs import Decodings, ExportJob, SplitResult
 from klog.export.layout import is_data
+from klog.export.options import ReadOptions
 from klog.export.outputs import (
     JOB_STATE_DIRECTORY,
     LOCK,
@@ -37,6 +39,7 @@ from klog.export.plan_json import (
     result_from_json,
     to_json,
 )
+from klog.export.reader import read_split
 from klog.formats.errors import StorageError, UsageError
 from klog.replicas.concurrency import map_concurrently
 from klog.replicas.fingerprints import changed, fingerprints
@@ -110,7 +113,6 @@ def _settled(job: ExportJob, plan: Plan) -> Decodings:
     if Encoding.RAW == job.key.encoding == job.value.encoding:
         return Decodings()
     from klog.export.decoders.choose import resolve_decoding
-    from klog.export.sampling import sample
 
     return Decodings(
         resolve_decoding(job.key, lambda: sample(plan, job.options, "key")),
@@ -280,3 +282,28 @@ def _decoded(output: Output, name: str) -> JsonObject:
         ) from error
     decoded: JsonObject = value
     return decoded
+
+
+# -- Samples keys or values of a plan, to infer a schema: the same ones every time ---------------------------
+
+_MAX_SPLITS: Final = 20
+_MAX_VALUES_OF_A_SPLIT: Final = 1000
+
+
+def sample(plan: Plan, options: ReadOptions, column: str) -> Iterator[bytes]:
+    """Yield up to 1000 values (not null) of "key" or "value" from each of up to 20 splits of the plan.
+
+    Data that cannot be read is skipped: the job itself reports it.
+    """
+    options = replace(options, fail_on_data_loss=False)
+    splits = sorted(plan.splits, key=lambda split: split.number)
+    step = max(len(splits) / _MAX_SPLITS, 1)
+    for number in range(min(len(splits), _MAX_SPLITS)):
+        yield from islice(_values(splits[int(number * step)], options, column), _MAX_VALUES_OF_A_SPLIT)
+
+
+def _values(split: Split, options: ReadOptions, column: str) -> Iterator[bytes]:
+    for batch in read_split(split, options, columns=[column], on_lost=lambda _: None):
+        for value in batch.column(0):
+            if value.is_valid:
+                yield value.as_py()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from klog.formats.checksums import Bytes
 from klog.formats.errors import UsageError
 from klog.kernel.columns import BatchTable, HeadersColumn, RecordTable, SpanColumn
-from klog.kernel.gather import gather, gather_headers, take
+from klog.kernel.twins import members
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -136,3 +136,15 @@ def header_pairs(column: HeadersColumn, kind: pa.StructType) -> pa.Array:
         keys = pa.array([key.decode("utf-8", "replace") for key in keys.to_pylist()], pa.string())
     values = binary_array(column.values, pa.binary())
     return pa.StructArray.from_arrays([keys, values], fields=list(kind))
+
+
+# Decoded values gathered into contiguous columns: the compiled functions, or their twins in pure Python.
+# `IMPLEMENTATION` says which ones run; `_pygather` states the meaning of the functions.
+
+__all__ = ["IMPLEMENTATION", "gather", "gather_headers", "take"]
+
+if TYPE_CHECKING:
+    from klog.kernel._pygather import IMPLEMENTATION, gather, gather_headers, take
+else:
+    _found = members("klog.kernel._gather", "klog.kernel._pygather", __all__)
+    IMPLEMENTATION, gather, gather_headers, take = _found

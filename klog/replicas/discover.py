@@ -2,7 +2,7 @@
 
 Rules: the names of `klog.formats.names`; a suffix means what it means to Kafka's `LogLoader` and `LogManager`
 when a broker starts. A `.cleaned` file is unfinished and ignored; a complete `.swap` replaces the segments
-that it covers (`klog.replicas.swap_files`); `.deleted` has left the log. `-future` and `-stray` directories
+that it covers (`replica_contents`); `.deleted` has left the log. `-future` and `-stray` directories
 count only if a partition has no current replica here, and `-delete` ones only with `include_deleted`. Only
 listings and small files are read. `klog.replicas.replicas` chooses among the replicas.
 """

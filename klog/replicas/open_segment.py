@@ -7,6 +7,7 @@ or a crash): they end a segment and are not a loss.
 
 from __future__ import annotations
 
+import os
 from array import array
 from bisect import bisect_left
 from collections import deque
@@ -14,16 +15,17 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import BinaryIO, Final, NamedTuple
+from typing import Any, BinaryIO, Final, NamedTuple
 
 from klog.formats.constants import BATCH_HEADER_BYTES
+from klog.formats.errors import StorageError
 from klog.kernel import kernel
 from klog.kernel.columns import COUNT_UNKNOWN, OFFSET_UNKNOWN, BatchTable
 from klog.replicas.files import open_index, open_input
-from klog.replicas.readable_copy import ReadableCopy
 from klog.replicas.replica_files import SegmentFile
 from klog.storage.files.files import read_at
 from klog.storage.files.gzipped import GzippedFile
+from klog.storage.files.seekable import SeekableStream
 from klog.storage.reading.batch_search import candidates, first_filled_byte, valid_batch, walk
 from klog.storage.reading.position_search import BatchPosition, PositionSearch, row_of_offset
 from klog.storage.reading.select import compact
@@ -228,3 +230,44 @@ def _dense(table: BatchTable) -> bool:
             return False
         next_offset = last + 1
     return True
+
+
+# -- A gzipped copy of a segment, read as a file that ends where the copy is damaged or cut short ------------
+# The planner looks for the last valid batch of a copy. So it needs what was decompressed before the damage,
+# and what the damage is, instead of an error.
+
+
+class ReadableCopy(SeekableStream):
+    """The plain bytes of `copy` up to its damage; `damage` is None until that was reached."""
+
+    def __init__(self, copy: GzippedFile) -> None:
+        super().__init__()
+        self._copy = copy
+        self.damage: StorageError | None = None
+
+    def readinto(self, buffer: Any, /) -> int:  # noqa: ANN401 (io's own signature)
+        """Fill a part of `buffer`; 0 at the end and at damage."""
+        try:
+            return self._copy.readinto(buffer)
+        except StorageError as error:
+            self.damage = error
+            return 0
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        """Go to a position from the start or from the present one, at most to the end of what is readable."""
+        try:
+            return self._copy.seek(offset, whence)
+        except StorageError as error:
+            if whence == os.SEEK_END:
+                raise
+            self.damage = error
+            return self._copy.tell()
+
+    def tell(self) -> int:
+        """The position in the plain bytes."""
+        return self._copy.tell()
+
+    def close(self) -> None:
+        """Close the copy."""
+        self._copy.close()
+        super().close()

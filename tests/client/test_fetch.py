@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from klog.client.errors import RefusedError
-from klog.client.fetch import fetch, partitions_of, topics_of
+from klog.client.fetcher import fetch, partitions_of, topics_of
 from klog.formats.names import TopicPartition
 from klog.protocol.apis import ApiKey
 from klog.protocol.error_codes import ErrorCode

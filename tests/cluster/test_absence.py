@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException
 
-from klog.client.fetch import fetch, partitions_of, topics_of
+from klog.client.fetcher import fetch, partitions_of, topics_of
 from klog.protocol.apis import ApiKey
 from klog.protocol.channel import Channel
 from klog.protocol.error_codes import ErrorCode

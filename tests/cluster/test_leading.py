@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient
 
 import klog.testing
-from klog.client.fetch import fetch, partitions_of, topics_of
+from klog.client.fetcher import fetch, partitions_of, topics_of
 from klog.protocol.channel import Channel
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.fetch_request import FetchPartition, FetchRequest

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from klog.client.fetch import fetch, partitions_of, topics_of
+from klog.client.fetcher import fetch, partitions_of, topics_of
 from klog.formats.names import TopicPartition
 from klog.metadata.control_requests import ControlRequest, control_response
 from klog.protocol.channel import Channel

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from klog.controller.context import ControllerContext
-from klog.controller.gauges import ControllerGauges, gauges
+from klog.controller.runner import ControllerGauges, gauges
 from klog.controller.states import PartitionState, Replica, ReplicaState
 from klog.formats.names import TopicPartition
 from klog.metadata.values import LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment

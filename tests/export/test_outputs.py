@@ -10,7 +10,8 @@ import pyarrow.fs as pafs
 import pytest
 import xxhash
 
-from klog.export import background_sync, remote_output
+from klog.export import outputs as output_files
+from klog.export import remote_output
 from klog.export.outputs import open_output, read_whole, write_whole
 from klog.formats.errors import StorageError, UsageError
 from tests import corpora
@@ -175,7 +176,7 @@ def test_a_store_that_fails_is_an_error_that_names_the_file(tmp_path, monkeypatc
 
 def test_a_failed_background_sync_is_raised_at_the_commit(tmp_path, monkeypatch) -> None:
     """The kernel tells of a failed write once, to whoever asks first: here to the thread that syncs early."""
-    monkeypatch.setattr(background_sync, "_STEP_BYTES", 10)
+    monkeypatch.setattr(output_files, "_STEP_BYTES", 10)
     real, calls = os.fsync, []
 
     def fail_first(descriptor: int) -> None:
@@ -196,7 +197,7 @@ def test_a_failed_background_sync_is_raised_at_the_commit(tmp_path, monkeypatch)
 
 
 def test_a_file_that_is_synced_early_holds_what_was_written(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(background_sync, "_STEP_BYTES", 1000)
+    monkeypatch.setattr(output_files, "_STEP_BYTES", 1000)
     output = open_output(str(tmp_path / "out"))
     pending = output.create()
     pieces = [bytes([number]) * 700 for number in range(100)]

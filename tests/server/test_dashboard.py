@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from klog.kernel.batch_builder import RecordData, build_batch
-from klog.server.metrics.broker import BrokerMetrics
+from klog.server.metrics.broker import BrokerMetrics, SessionCounts
 from klog.server.metrics.exposition import render
-from klog.server.metrics.session import SessionCounts
 from klog.server.startup.broker import Broker
 from klog.server.startup.broker_state import BrokerState
 from tests.server.test_broker import broker as broker  # noqa: PLC0414 (a fixture)

@@ -7,8 +7,7 @@ import ssl
 import pytest
 
 from klog.formats.errors import FormatError
-from klog.server.network.certificates import subject_of
-from klog.server.network.distinguished_names import write_name
+from klog.server.network.certificates import subject_of, write_name
 from tests.server.network.servers import TLS_FILES
 
 UTF8, NUMERIC, PRINTABLE, T61, IA5, VISIBLE, UNIVERSAL, BMP = 12, 18, 19, 20, 22, 26, 28, 30

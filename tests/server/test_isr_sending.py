@@ -26,8 +26,12 @@ from klog.protocol.messages import (
 )
 from klog.replication.alter_partition import IsrAccepted, IsrProposal
 from klog.server.peers.controller_channel import ToController
-from klog.server.peers.isr_messages import alter_partition_answers, alter_partition_request
-from klog.server.peers.isr_sending import IsrSending, via_controller
+from klog.server.peers.isr_sending import (
+    IsrSending,
+    alter_partition_answers,
+    alter_partition_request,
+    via_controller,
+)
 from klog.storage.log.scheduler import monotonic_ms
 from tests.server.handlers.parts import BROKER, MAX_LAG_MS, OTHER_BROKER, TOPIC, TOPIC_UUID, Broker
 from tests.server.transactions.fake_brokers import FakeBroker, FakeConnection

@@ -23,10 +23,9 @@ from klog.protocol.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from klog.protocol.produce_request import ProduceRequest, encode_produce_request
 from klog.server.counters.request_times import Timing
 from klog.server.handlers.partition_lookup import PartitionLookup
-from klog.server.metrics.broker import BrokerMetrics, idle_share
+from klog.server.metrics.broker import BrokerMetrics, SessionCounts, idle_share
 from klog.server.metrics.exposition import Metric, Sample, render
 from klog.server.metrics.recent import Recent
-from klog.server.metrics.session import SessionCounts
 from klog.server.metrics.times import Times, quantile_ns
 from klog.server.startup.broker import Broker
 from klog.server.startup.broker_state import BrokerState

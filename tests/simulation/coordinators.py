@@ -33,12 +33,11 @@ from klog.server.coordinators import groups as group_wiring
 from klog.server.coordinators import transaction_coordinator as transaction_wiring
 from klog.server.coordinators.internal_topics import led_logs, when_replicated
 from klog.server.coordinators.transaction_coordinator import BrokerTransactions
-from klog.server.transactions.leaders import coordinator_lookup
 from klog.server.transactions.marker_writing import MarkerWriting
+from klog.server.transactions.opening import coordinator_lookup
 from klog.server.transactions.producer_id_blocks import from_controller
 from klog.server.transactions.verification import Verification
-from klog.server.transactions.verification_queue import OnVerified, Question
-from klog.server.transactions.verifying import errors_of
+from klog.server.transactions.verifying import OnVerified, Question, errors_of
 from tests.simulation.marker_loop import MarkerLoop
 from tests.simulation.network import REQUEST_TIMEOUT_MS
 from tests.simulation.scheduler import US_PER_MS

@@ -17,14 +17,14 @@ from klog.drivers.marker_queues import Entry, Transaction
 from klog.drivers.markers import MarkerRequest, MarkerRoutes, _MarkerDriver
 from klog.formats.constants import INT32_MAX
 from klog.formats.names import TopicPartition
-from klog.replication import partition_isr
+from klog.replication import isr_changes
 from klog.replication.alter_partition import IsrAccepted, Outcome
 from klog.replication.isr import IsrState
 from klog.replication.isr_changes import IsrRequest
 from klog.replication.partition_state import PartitionState
 from klog.storage.log.producers import Producers
 
-_AFTER_ANSWER = partition_isr.after_answer
+_AFTER_ANSWER = isr_changes.after_answer
 _ANSWERED = _MarkerDriver.answered
 _CHECK_MARKER = Producers.check_marker
 _ISR_ANSWERED = IsrDriver.answered
@@ -92,7 +92,7 @@ def old_isr_answers() -> Any:
     """A leader is given the answer to the request before, and applies it although its version is older."""
     stack = ExitStack()
     stack.enter_context(patch.object(IsrDriver, "answered", _answer_of_the_request_before))
-    stack.enter_context(patch.object(partition_isr, "after_answer", _apply_any_version))
+    stack.enter_context(patch.object(isr_changes, "after_answer", _apply_any_version))
     return stack
 
 

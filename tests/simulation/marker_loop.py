@@ -18,8 +18,8 @@ from klog.drivers.markers import (
 from klog.metadata.topics import read_topics
 from klog.protocol.apis import ApiKey
 from klog.protocol.transaction_messages import TxnMarker, write_markers
-from klog.server.transactions.leaders import leader_lookup
 from klog.server.transactions.marker_sending import Write, answer_of
+from klog.server.transactions.opening import leader_lookup
 from tests.simulation.driver_loop import DriverLoop, Reply
 from tests.simulation.frames import ask_frame
 

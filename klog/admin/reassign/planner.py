@@ -7,7 +7,8 @@ share. A goal that names the brokers to use evens out all of them. The plan depe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -17,11 +18,10 @@ from klog.admin.reassign.goals import Freedom, Goal, Scope, scope_of
 from klog.admin.reassign.layout import Layout, PlannedPartition
 from klog.admin.reassign.leaders import balanced_leaders
 from klog.admin.reassign.least_moves import move_less
-from klog.admin.reassign.lower_bound import least_movement
-from klog.admin.reassign.placement import Placement
-from klog.admin.reassign.plan import Plan
-from klog.admin.reassign.plan_summary import summarised
+from klog.admin.reassign.placement import Placement, racks_to_have
+from klog.admin.reassign.plan import BrokerChange, Plan
 from klog.admin.reassign.shares import Band, band_of, band_to_fill, fair_shares
+from klog.admin.reassign.values import PartitionAssignment
 
 _EMPTY_WEIGHT: Final = (
     1_000_000  # of an empty partition, among empty ones only; large, since shares are rounded
@@ -153,3 +153,96 @@ def _with_balanced_leaders(
     for index, leader in zip(changed_first, leaders, strict=True):
         ordered[index] = (leader, *(broker for broker in replicas[index] if broker != leader))
     return ordered
+
+
+# The least that any plan has to move: what the goal forces, and what brokers have too much or too little.
+
+
+def least_movement(layout: Layout, scope: Scope, factors: Sequence[int], band: Band) -> int:
+    """A lower bound of the bytes that a plan moves which is as even as this layout.
+
+    Every broker may be as full as in the layout, or as the band allows if that is more; the same for empty.
+    """
+    forced = 0
+    kept = dict.fromkeys(layout.targets, 0)
+    total = 0  # on targets at the end
+    for number, (part, factor, now) in enumerate(
+        zip(layout.partitions, factors, layout.replicas, strict=True)
+    ):
+        staying = part.original - scope.leaving
+        missing = max(0, factor - len(staying), racks_to_have(layout, scope, number) - layout.spread(staying))
+        forced += part.size_bytes * missing
+        total += part.size_bytes * len(now & layout.load.keys())
+        for broker in staying & layout.load.keys():
+            kept[broker] += part.size_bytes
+    if scope.freedom is Freedom.NONE:
+        return forced
+    load = layout.load
+    receivers = layout.targets if scope.freedom is Freedom.ALL else sorted(scope.added)
+    least_in = sum(max(0, min(band.low[broker], load[broker]) - kept[broker]) for broker in receivers)
+    if scope.freedom is Freedom.TO_ADDED:
+        return max(forced, least_in)
+    most_kept = sum(min(kept[broker], max(band.high[broker], load[broker])) for broker in layout.targets)
+    return max(forced, least_in, total - most_kept)
+
+
+# -- Makes a plan of the replicas that were chosen: what changes, and the brokers before and after -----------
+
+
+class _Counts:
+    """What each broker holds."""
+
+    def __init__(self) -> None:
+        self.replicas: Counter[int] = Counter()
+        self.leaders: Counter[int] = Counter()
+        self.bytes: Counter[int] = Counter()
+
+    def add(self, replicas: Sequence[int], size_bytes: int) -> None:
+        self.leaders[replicas[0]] += 1
+        for broker in replicas:
+            self.replicas[broker] += 1
+            self.bytes[broker] += size_bytes
+
+
+def summarised(
+    state: ClusterState, scope: Scope, replicas: Sequence[tuple[int, ...]], least_bytes: int
+) -> Plan:
+    """The plan that gives each partition of `state` these replicas."""
+    before, after, in_bytes, out_bytes = _Counts(), _Counts(), Counter[int](), Counter[int]()
+    changes, rollback = [], []
+    added = too_few_racks = 0
+    for part, now in zip(state.partitions, replicas, strict=True):
+        before.add(part.replicas, part.size_bytes)
+        after.add(now, part.size_bytes)
+        new = set(now) - set(part.replicas)
+        added += len(new)
+        _count(in_bytes, new, part.size_bytes)
+        _count(out_bytes, set(part.replicas) - set(now), part.size_bytes)
+        usable = {scope.racks[broker] for broker in scope.targets.union(now)}
+        too_few_racks += len({scope.racks[broker] for broker in now}) < min(len(now), len(usable))
+        if now != part.replicas:
+            changes.append(PartitionAssignment(part.partition, now))
+            rollback.append(PartitionAssignment(part.partition, part.replicas))
+    racks = {broker.broker_id: broker.rack for broker in state.brokers}
+    brokers = tuple(
+        BrokerChange(
+            broker,
+            racks.get(broker),
+            broker in scope.targets,
+            before.replicas[broker],
+            after.replicas[broker],
+            before.leaders[broker],
+            after.leaders[broker],
+            before.bytes[broker],
+            after.bytes[broker],
+            in_bytes[broker],
+            out_bytes[broker],
+        )
+        for broker in sorted({*racks, *before.replicas})
+    )
+    return Plan(tuple(changes), tuple(rollback), brokers, added, in_bytes.total(), least_bytes, too_few_racks)
+
+
+def _count(counter: Counter[int], brokers: Iterable[int], size_bytes: int) -> None:
+    for broker in brokers:
+        counter[broker] += size_bytes

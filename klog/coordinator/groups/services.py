@@ -10,7 +10,6 @@ from typing import Final, NamedTuple, Protocol
 from klog.coordinator.groups.classic.rebalance import GroupLimits
 from klog.coordinator.groups.consumer.topics import NO_TOPICS, Topics
 from klog.coordinator.groups.consumer.values import ConsumerGroupSettings
-from klog.coordinator.groups.counts import GroupCounts
 from klog.coordinator.groups.values import Now
 from klog.coordinator.groups.writing import Writer
 from klog.coordinator.runtime.log_reading import no_pause
@@ -19,6 +18,22 @@ from klog.coordinator.transactions.values import NO_PRODUCER, Producer
 from klog.protocol.commit_run import CommitRun
 from klog.replication.internal_append import Appended
 from klog.replication.purgatory import Timer
+
+# -- What the group coordinator counts since the start: Kafka's `group-coordinator-metrics` ------------------
+
+
+@dataclass(slots=True)
+class GroupCounts:
+    """Offsets that were committed, expired or deleted by OffsetDelete, and rebalances that were completed.
+
+    The counts may be read while others count; each is added to in one step of the interpreter.
+    """
+
+    commits: int = 0
+    expirations: int = 0
+    deletions: int = 0
+    rebalances: int = 0
+
 
 OnAppended = Callable[[Appended], None]
 

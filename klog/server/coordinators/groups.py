@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import gc
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final
 
 from klog.config.broker import BrokerConfig
@@ -27,7 +29,6 @@ from klog.server.coordinators.consumer_groups import (
     accepts_consumer_protocol,
     settings_of_groups,
 )
-from klog.server.coordinators.garbage import without_collections
 from klog.server.coordinators.internal_topics import led_logs, partition_count, pause_loading, when_replicated
 from klog.server.transactions.verification import Verification, Verified
 
@@ -138,3 +139,27 @@ def verify_offsets(verification: Verification) -> VerifyOffsets:
         verification.begin(transactional_id, producer, {key: COMMIT_SEQUENCE}, verified)
 
     return verify
+
+
+# -- Keeps the garbage collector from running while much is loaded that stays --------------------------------
+
+# With fewer new objects a collection takes a few ms.
+_MANY_OBJECTS: Final = 20_000
+
+
+@contextmanager
+def without_collections() -> Iterator[None]:
+    """Let no collection run meanwhile: it would stop all threads for tens of ms, again and again.
+
+    If many objects were made, later collections do not look at what exists by then. Cycles that are garbage
+    at that moment stay in memory; there are few.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if gc.get_count()[0] > _MANY_OBJECTS:
+            gc.freeze()
+        if was_enabled:
+            gc.enable()

@@ -5,23 +5,27 @@ While the broker starts and stops there are only its state and the metrics of th
 
 from __future__ import annotations
 
+import os
+import platform
+import resource
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from klog.formats.constants import INT64_MAX
 from klog.formats.names import TopicPartition
+from klog.metadata.store import SessionState
 from klog.server.metrics.controller import ControllerSnapshot, controller_metrics
 from klog.server.metrics.coordinators import GroupsSnapshot, group_metrics, transaction_metrics
 from klog.server.metrics.exposition import Metric, Sample, counter, gauge, render
 from klog.server.metrics.fetchers import fetch_counts, fetcher_metrics
 from klog.server.metrics.logs import cleaner_metrics, directory_metrics, log_metrics
-from klog.server.metrics.process import build_info, process_metrics
 from klog.server.metrics.recent import Recent
 from klog.server.metrics.replicas import replica_metrics
 from klog.server.metrics.requests import TimesByName, request_metrics, request_times
-from klog.server.metrics.session import SessionCounts
 from klog.server.metrics.traffic import traffic_metrics
 from klog.server.startup.broker_state import BrokerState
 
@@ -199,3 +203,65 @@ def _waiting_metrics(broker: Broker) -> Iterator[Metric]:
     yield counter(
         f"{prefix}incrementalfetchsessionevictions_total", "sessions evicted for others", sessions.evictions
     )
+
+
+# -- Metrics of the process, under the names of Prometheus' own clients, and of the build --------------------
+
+_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+_STATM: Final = "/proc/self/statm"
+_DESCRIPTORS: Final = "/proc/self/fd"
+
+
+def build_info() -> Metric:
+    """The versions of klog and Python."""
+    labels = {"version": version("klog"), "python": platform.python_version()}
+    return Metric("klog_build_info", "gauge", "what runs here", (Sample(labels, 1),))
+
+
+def process_metrics(start_time_s: float) -> Iterator[Metric]:
+    """CPU, memory, descriptors and threads. Metrics that need /proc are left out if there is none."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    yield counter("process_cpu_seconds_total", "CPU seconds of this process", used.ru_utime + used.ru_stime)
+    yield gauge("process_start_time_seconds", "when it started, since the epoch", start_time_s)
+    yield gauge("process_max_fds", "how many it may have open", resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    yield gauge("process_threads", "threads of Python", threading.active_count())
+    if os.path.exists(_STATM):
+        with open(_STATM, encoding="ascii") as statm:
+            virtual, resident = (int(pages) * _PAGE_BYTES for pages in statm.read().split()[:2])
+        yield gauge("process_virtual_memory_bytes", "virtual memory", virtual)
+        yield gauge("process_resident_memory_bytes", "resident memory", resident)
+        yield gauge("process_open_fds", "open file descriptors", len(os.listdir(_DESCRIPTORS)))
+
+
+# -- Metrics of the session with ZooKeeper: Kafka's `kafka.server:type=SessionExpireListener` ----------------
+
+_PREFIX: Final = "kafka_server_sessionexpirelistener_"
+_NAMES: Final = {
+    SessionState.CONNECTED: ("CONNECTED", "zookeepersyncconnects", "times that it connected"),
+    SessionState.SUSPENDED: ("CONNECTING", "zookeeperdisconnects", "times that it was disconnected"),
+    SessionState.EXPIRED: ("EXPIRED", "zookeeperexpires", "times that it expired"),
+}
+
+
+class SessionCounts:
+    """Counts the states of a session. `changed` is its session listener."""
+
+    def __init__(self) -> None:
+        self._state = SessionState.CONNECTED
+        self._times = dict.fromkeys(SessionState, 0)
+
+    def changed(self, state: SessionState) -> None:
+        """The session is in another state."""
+        self._state = state
+        self._times[state] += 1
+
+    def metrics(self) -> Iterator[Metric]:
+        """The present state, as 1 of the three, and how often each has occurred."""
+        yield Metric(
+            f"{_PREFIX}zookeepersessionstate",
+            "gauge",
+            "1 for the present state of the session with ZooKeeper",
+            [Sample({"state": name}, state is self._state) for state, (name, _, _) in _NAMES.items()],
+        )
+        for state, (_, name, help_text) in _NAMES.items():
+            yield counter(f"{_PREFIX}{name}_total", help_text, self._times[state])

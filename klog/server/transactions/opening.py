@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from klog.client.connection import ReconnectingConnection
 from klog.config.broker import BrokerConfig
+from klog.coordinator.runtime.partitioning import partition_of
+from klog.coordinator.transactions.coordinator import TRANSACTION_STATE
+from klog.drivers.marker_queues import UNKNOWN, LeaderOf
+from klog.formats.names import TopicPartition
 from klog.metadata.cache import MetadataCache
 from klog.metadata.store import MetadataStore
 from klog.metadata.topics import read_topics
@@ -11,7 +17,6 @@ from klog.protocol.channel import Channel
 from klog.protocol.errors import ConnectFailedError
 from klog.server.peers.broker_channel import Tls, channel_to, no_tls
 from klog.server.transactions.broker_threads import Connect
-from klog.server.transactions.leaders import coordinator_lookup, leader_lookup
 from klog.server.transactions.marker_sending import MarkerSending, Write
 from klog.server.transactions.verifying import Verify, Verifying
 from klog.storage.log.scheduler import monotonic_ms
@@ -61,3 +66,31 @@ def open_marker_sender(
 def open_verifier(broker_id: int, cache: MetadataCache, verify_here: Verify, connect: Connect) -> Verifying:
     """The partition verifier of a broker. `verify_here` asks this broker's coordinator. To be stopped."""
     return Verifying(broker_id, coordinator_lookup(cache), verify_here, connect)
+
+
+# -- Where to send something that concerns a partition: to its leader, later, or nowhere ---------------------
+
+
+def leader_lookup(cache: MetadataCache) -> LeaderOf:
+    """Looks up leaders in the metadata cache."""
+
+    def leader_of(partition: TopicPartition) -> int:
+        snapshot = cache.snapshot
+        state = snapshot.partition(partition)
+        return UNKNOWN if state is None or state.leader not in snapshot.brokers else state.leader
+
+    return leader_of
+
+
+def coordinator_lookup(cache: MetadataCache) -> Callable[[str], int]:
+    """Looks up the broker that coordinates a transactional id; UNKNOWN if there is none now."""
+    leader_of = leader_lookup(cache)
+
+    def coordinator_of(transactional_id: str) -> int:
+        partitions = cache.snapshot.topics.get(TRANSACTION_STATE)
+        if not partitions:
+            return UNKNOWN
+        number = partition_of(transactional_id, len(partitions))
+        return leader_of(TopicPartition(TRANSACTION_STATE, number))
+
+    return coordinator_of

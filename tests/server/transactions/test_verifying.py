@@ -13,8 +13,7 @@ from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.errors import UnsupportedApiError
 from klog.protocol.messages import build, response_class
-from klog.server.transactions.verification_queue import Question, VerificationQueue
-from klog.server.transactions.verifying import Verifying
+from klog.server.transactions.verifying import Question, VerificationQueue, Verifying
 from tests.entity_structs import response_struct
 from tests.server.transactions.fake_brokers import FakeBroker, connecting
 from tests.server.transactions.markers import A0, A1, B0

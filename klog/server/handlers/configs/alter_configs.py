@@ -7,8 +7,10 @@ KIP-226, KIP-339, KIP-412. A note in the tree tells every broker about the chang
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, NamedTuple
 
 from klog.config.broker import KEYS_BY_NAME as BROKER_KEYS
 from klog.config.broker import BrokerConfig
@@ -16,7 +18,7 @@ from klog.config.broker_topics import check_topic_overrides
 from klog.config.dynamic import applicable, check_dynamic_configs, decoded, encoded
 from klog.config.group import KEYS_BY_NAME as GROUP_KEYS
 from klog.config.group import check_group_overrides, may_have_group_configs
-from klog.config.keys import ConfigError, ConfigKey
+from klog.config.keys import ConfigError, ConfigKey, Type, text_of
 from klog.config.topic import KEYS_BY_NAME as TOPIC_KEYS
 from klog.formats.errors import KlogError, UsageError
 from klog.formats.names import is_legal_topic
@@ -30,7 +32,6 @@ from klog.protocol.apis import ApiKey
 from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
 from klog.server.handlers.answers import entity_of, send_answer
-from klog.server.handlers.configs.config_operations import Operation, OperationType, applied, operation
 from klog.server.handlers.configs.describe_configs import ResourceType, check_broker_id
 from klog.server.handlers.configs.loggers import Loggers
 from klog.server.handlers.refusals import RefusedError, error_fields, refusal_of
@@ -192,3 +193,80 @@ def _change(resource: Entity, *, incremental: bool, keys: Mapping[str, ConfigKey
         return lambda present: applied(_operations(resource), present, keys)
     replacement = {each.name: each.value for each in resource.configs}
     return lambda _present: dict(replacement)
+
+
+# -- Operations on one resource's configs (KIP-339): SET, DELETE, APPEND, SUBTRACT ---------------------------
+
+_SEPARATOR: Final = ","
+
+
+class OperationType(IntEnum):
+    """As in the request."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class Operation(NamedTuple):
+    """One change; `value` is None only where one is deleted."""
+
+    name: str
+    type: OperationType
+    value: str | None
+
+
+def operation(name: str, number: int, value: str | None) -> Operation:
+    """Raises `RefusedError` for a number that is no operation's."""
+    if number not in list(OperationType):
+        # Kafka fails here with an unexpected error.
+        raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR)
+    return Operation(name, OperationType(number), value)
+
+
+def applied(
+    operations: Iterable[Operation], present: Mapping[str, str], keys: Mapping[str, ConfigKey]
+) -> dict[str, str]:
+    """The configs after the operations. Raises `RefusedError`."""
+    configs = dict(present)
+    for each in operations:
+        match each.type:
+            case OperationType.SET:
+                configs[each.name] = each.value or ""
+            case OperationType.DELETE:
+                configs.pop(each.name, None)
+            case OperationType.APPEND:
+                members = _members(each, configs, keys)
+                members += [one for one in _members_of(each.value) if one not in members]
+                configs[each.name] = _SEPARATOR.join(members)
+            case OperationType.SUBTRACT:
+                members = _members(each, configs, keys)
+                for one in _members_of(each.value):
+                    if one in members:
+                        members.remove(one)
+                configs[each.name] = _SEPARATOR.join(members)
+    return configs
+
+
+def _members(each: Operation, configs: Mapping[str, str], keys: Mapping[str, ConfigKey]) -> list[str]:
+    """What the list holds now, be it by default."""
+    key = keys.get(each.name)
+    if key is None:
+        # Kafka fails here because of the unknown name, and its clients see that error.
+        raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR)
+    if key.type is not Type.LIST:
+        raise RefusedError(
+            ErrorCode.INVALID_CONFIG,
+            f"Config value {each.type.name.lower()} is not allowed for config key: {each.name}",
+        )
+    present = configs.get(each.name, text_of(key.default))
+    return _members_of(present) if present else []
+
+
+def _members_of(text: str | None) -> list[str]:
+    """As Java splits: empty members at the end go, and no text at all is one that is empty."""
+    members = (text or "").split(_SEPARATOR)
+    while len(members) > 1 and not members[-1]:
+        members.pop()
+    return [] if members == [""] and text else members

@@ -8,7 +8,7 @@ Rules: Kafka's `KafkaApis.handleListOffsetRequest`, `Partition.fetchOffsetForTim
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -20,7 +20,6 @@ from klog.protocol.offset_times import EARLIEST, EARLIEST_LOCAL, LATEST, LATEST_
 from klog.replication.partition import CONSUMER, Partition, PartitionError
 from klog.replication.partition_state import ANY_EPOCH
 from klog.server.handlers.answers import Struct, entity_of, send_answer
-from klog.server.handlers.data.segment_offsets import as_consumers_see, newest_starts
 from klog.server.handlers.partition_lookup import Key, PartitionLookup
 from klog.server.network.request import Request
 from klog.storage.log.partition_log import PartitionLog
@@ -173,3 +172,34 @@ def _behind() -> PartitionError:
     return PartitionError(
         ErrorCode.OFFSET_NOT_AVAILABLE, "the high watermark has not reached the start of this leader's epoch"
     )
+
+
+# -- The answer to ListOffsets version 0: the base offsets of segments, by the time of their last write ------
+# Rules: Kafka's `KafkaApis.handleListOffsetRequestV0`, `UnifiedLog.legacyFetchOffsetsBefore`. librdkafka
+# before 1.9 asks so for a partition's watermarks.
+
+
+def newest_starts(log: PartitionLog, timestamp: int, count: int, now_ms: int) -> tuple[int, ...]:
+    """Where the newest segments start that were last written to by `timestamp`: `count`, largest first.
+
+    The log's end counts as the start of one more, written to now, unless the last segment is empty. The
+    caller holds the log's lock. Raises `OSError`.
+    """
+    starts = [(max(each.base_offset, log.log_start_offset), each.modified_ms()) for each in log.segments]
+    if log.segments[-1].size:
+        starts.append((log.log_end_offset, now_ms))
+    if timestamp == LATEST:
+        known = len(starts)
+    elif timestamp == EARLIEST:
+        known = 1
+    else:
+        known = max(
+            (n for n, (_, modified_ms) in enumerate(starts, 1) if modified_ms <= timestamp), default=0
+        )
+    return tuple(sorted((offset for offset, _ in starts[max(known - count, 0) : known]), reverse=True))
+
+
+def as_consumers_see(starts: Sequence[int], high_watermark: int) -> tuple[int, ...]:
+    """`starts` (largest first) with the high watermark in the place of all that lie beyond it."""
+    visible = tuple(offset for offset in starts if offset <= high_watermark)
+    return visible if len(visible) == len(starts) else (high_watermark, *visible)
