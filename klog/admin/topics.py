@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from klog.client import admin
-from klog.client.admin import CLUSTER_DEFAULT, Assignment, Resource, ResourceType
+from klog.client.admin import Assignment, NewTopic, Outcome, Resource, ResourceType
 from klog.client.cluster import Cluster
 from klog.client.errors import ClientError, RefusedError, UnknownTopicError
 from klog.client.retry import Retry
@@ -103,24 +103,6 @@ class Topic:
         }
 
 
-class NewTopic(NamedTuple):
-    """A topic to create; None stands for the cluster's default."""
-
-    name: str
-    partitions: int | None
-    replication_factor: int | None
-    assignment: Assignment | None
-    configs: Mapping[str, str]
-
-
-class Outcome(NamedTuple):
-    """The outcome for one topic; `error` is Kafka's name of the error, None for success."""
-
-    topic: str
-    error: str | None
-    message: str | None
-
-
 def find_topics(cluster: Cluster, names: Sequence[str] | None = None) -> list[Topic]:
     """The named topics, or all, sorted by name. Raises UnknownTopicError, RefusedError, ChannelError."""
     found = []
@@ -194,17 +176,7 @@ def create(
 
     Raises ClientError if that takes longer than `retry` allows.
     """
-    wanted = [
-        admin.NewTopic(
-            topic.name,
-            CLUSTER_DEFAULT if topic.partitions is None else topic.partitions,
-            CLUSTER_DEFAULT if topic.replication_factor is None else topic.replication_factor,
-            topic.assignment or {},
-            topic.configs,
-        )
-        for topic in topics
-    ]
-    outcomes = _outcomes(admin.create_topics(cluster, wanted, validate_only=validate_only))
+    outcomes = admin.create_topics(cluster, topics, validate_only=validate_only)
     if not validate_only:
         _wait_for_leaders(cluster, _done(outcomes), 1, retry)
     return outcomes
@@ -224,16 +196,10 @@ def add_partitions(
     Waits until brokers know the new partitions. Raises ClientError if that takes longer than `retry` allows.
     """
     brokers = None if assignment is None else list(assignment.values())
-    answer = admin.create_partitions(cluster, names, partitions, brokers, validate_only=validate_only)
-    outcomes = _outcomes(answer)
+    outcomes = admin.create_partitions(cluster, names, partitions, brokers, validate_only=validate_only)
     if not validate_only:
         _wait_for_leaders(cluster, _done(outcomes), partitions, retry)
     return outcomes
-
-
-def delete(cluster: Cluster, names: Sequence[str]) -> list[Outcome]:
-    """Delete topics."""
-    return _outcomes(admin.delete_topics(cluster, names))
 
 
 def _wait_for_leaders(cluster: Cluster, names: Sequence[str], partitions: int, retry: Retry) -> None:
@@ -255,12 +221,5 @@ def _wait_for_leaders(cluster: Cluster, names: Sequence[str], partitions: int, r
         retry.failed(ClientError(f"{', '.join(missing)}: not all of the partitions have leaders"))
 
 
-def _outcomes(answer: Iterable[admin.Outcome]) -> list[Outcome]:
-    return [
-        Outcome(each.topic, None if each.error is ErrorCode.NONE else each.error.name, each.message)
-        for each in answer
-    ]
-
-
 def _done(outcomes: Iterable[Outcome]) -> list[str]:
-    return [outcome.topic for outcome in outcomes if outcome.error is None]
+    return [outcome.topic for outcome in outcomes if outcome.error is ErrorCode.NONE]

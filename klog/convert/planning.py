@@ -19,7 +19,7 @@ from klog.convert.tasks import ConvertTask, Source
 from klog.formats.checkpoints import EpochEntry
 from klog.formats.errors import FormatError, StorageError
 from klog.formats.names import FileKind, FileState, TopicPartition, segment_file
-from klog.storage.files.checkpoint_files import read_leader_epochs, read_offsets
+from klog.storage.files.checkpoint_files import offsets_if_any, read_leader_epochs
 from klog.storage.files.kafka_files import partition_of
 from klog.storage.files.partition_files import PartitionFiles, list_partition
 
@@ -61,13 +61,7 @@ def plan_partition(
 
 def high_watermarks(log_directory: str) -> dict[TopicPartition, int] | None:
     """The high watermarks of a log directory; None if it has no such checkpoint (a copy of partitions)."""
-    path = os.path.join(log_directory, FileKind.REPLICATION_CHECKPOINT)
-    if not os.path.exists(path):
-        return None
-    try:
-        return read_offsets(path)
-    except FormatError:
-        return {}
+    return offsets_if_any(os.path.join(log_directory, FileKind.REPLICATION_CHECKPOINT))
 
 
 def _require_finished(files: PartitionFiles, converting: bool) -> None:

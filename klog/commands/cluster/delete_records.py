@@ -16,9 +16,10 @@ from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_error, print_line, print_note, print_report
 from klog.commands.shared.option_sets import flag, optional
 from klog.commands.shared.output import OutputOptions
+from klog.commands.shared.properties import text_of
 from klog.commands.shared.terminal import confirmed, count_of
 from klog.commands.shared.usage import missing
-from klog.formats.errors import FormatError, KlogError, StorageError, UsageError
+from klog.formats.errors import KlogError, UsageError
 
 if TYPE_CHECKING:
     from klog.admin.record_deletion import Deletion
@@ -82,12 +83,7 @@ def _before(targets: list[str] | None, file: Path | None) -> Mapping[TopicPartit
         if not targets:
             raise missing("TOPIC:PARTITION:OFFSET (or --offset-json-file FILE)")
         return parse_targets(targets)
-    try:
-        return parse_json(file.read_text("utf-8"), str(file))
-    except OSError as error:
-        raise StorageError(f"cannot be read: {error.strerror}", file=str(file)) from error
-    except UnicodeDecodeError as error:
-        raise FormatError("is no text in UTF-8", file=str(file)) from error
+    return parse_json(text_of(file), str(file))
 
 
 def _agreed(planned: list[Deletion], output: OutputOptions, *, dry_run: bool, yes: bool) -> bool:

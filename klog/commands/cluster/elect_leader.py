@@ -15,9 +15,10 @@ import typer
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_error, print_line, print_note, print_report
 from klog.commands.shared.option_sets import flag, optional
+from klog.commands.shared.properties import text_of
 from klog.commands.shared.terminal import confirmed, count_of
 from klog.commands.shared.usage import missing
-from klog.formats.errors import FormatError, StorageError, UsageError
+from klog.formats.errors import UsageError
 from klog.formats.wording import first_of
 
 if TYPE_CHECKING:
@@ -139,12 +140,7 @@ def _wanted(
     file = kafka.json_file
     if file is None:
         return None
-    try:
-        return parse_json(file.read_text("utf-8"), str(file))
-    except OSError as error:
-        raise StorageError(f"cannot be read: {error.strerror}", file=str(file)) from error
-    except UnicodeDecodeError as error:
-        raise FormatError("is no text in UTF-8", file=str(file)) from error
+    return parse_json(text_of(file), str(file))
 
 
 def _agreed(cluster: Cluster, wanted: Sequence[TopicPartition] | None, *, yes: bool) -> list[TopicPartition]:

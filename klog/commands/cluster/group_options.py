@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from klog.commands.shared.option_sets import flag, option, optional
+from klog.commands.shared.properties import text_of
 from klog.commands.shared.usage import missing
-from klog.formats.errors import FormatError, StorageError, UsageError
+from klog.formats.errors import UsageError
 
 if TYPE_CHECKING:
     from klog.admin.offset_reset import Rule
@@ -130,12 +131,7 @@ class ResetRules:
         from klog.admin.offset_reset import from_csv
 
         path = self.from_file or Path()
-        try:
-            return from_csv(path.read_text("utf-8").splitlines(), groups, str(path))
-        except OSError as error:
-            raise StorageError(f"cannot be read: {error.strerror}", file=str(path)) from error
-        except UnicodeDecodeError as error:
-            raise FormatError("is no text in UTF-8", file=str(path)) from error
+        return from_csv(text_of(path).splitlines(), groups, str(path))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from klog.commands.shared.option_sets import flag, optional
+from klog.commands.shared.properties import text_of
 from klog.formats.errors import UsageError
-from klog.storage.files.files import storage_error
 
 _SASL_PANEL: Final = "SASL"
 _TLS_PANEL: Final = "TLS"
@@ -102,12 +102,7 @@ class LoginOptions:
     def _password(self, user: str, read_password: Callable[[str], str]) -> str:
         if self.password_file is None:
             return read_password(user)
-        try:
-            return self.password_file.read_text(encoding="utf-8").rstrip("\r\n")
-        except (OSError, UnicodeDecodeError) as error:
-            if isinstance(error, OSError):
-                raise storage_error("cannot be read", self.password_file, error) from error
-            raise UsageError(f"{self.password_file} is no text") from error
+        return text_of(self.password_file).rstrip("\r\n")
 
 
 def _quoted(text: str) -> str:

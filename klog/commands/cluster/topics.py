@@ -24,7 +24,8 @@ from klog.formats.errors import UsageError
 
 if TYPE_CHECKING:
     from klog.admin.topic_selection import TopicSelection
-    from klog.admin.topics import Outcome, Partition, Topic
+    from klog.admin.topics import Partition, Topic
+    from klog.client.admin import Outcome
     from klog.client.cluster import Cluster
 
 app = tool_app(
@@ -232,7 +233,8 @@ def create_topics(
         klog topics create orders --replica-assignment 0:1,1:2,2:0
     """
     from klog.admin import connect
-    from klog.admin.topics import NewTopic, create, parse_assignment
+    from klog.admin.topics import create, parse_assignment
+    from klog.client.admin import CLUSTER_DEFAULT, NewTopic
     from klog.commands.cluster.assignments import parse_pairs
 
     assignment = None if replica_assignment is None else parse_assignment(replica_assignment)
@@ -240,16 +242,23 @@ def create_topics(
         raise UsageError("--replica-assignment already says how many partitions and replicas there are")
     configs = parse_pairs("--config", config or ())
     wanted = [
-        NewTopic(name, partitions, replication_factor, assignment, configs) for name in topics.required()
+        NewTopic(
+            name,
+            partitions or CLUSTER_DEFAULT,
+            replication_factor or CLUSTER_DEFAULT,
+            assignment or {},
+            configs,
+        )
+        for name in topics.required()
     ]
     with connection.cluster() as cluster:
         outcomes = create(cluster, wanted, connect.partitions_retry(), validate_only=validate_only)
     if as_kafka:
         for outcome in outcomes:
-            if outcome.error is None:
+            if not outcome.error:
                 print_line(f"Created topic {outcome.topic}.")
     _report(
-        [outcome for outcome in outcomes if outcome.error is not None] if as_kafka else outcomes,
+        [outcome for outcome in outcomes if outcome.error] if as_kafka else outcomes,
         "could be created" if validate_only else "created",
         "TOPIC_ALREADY_EXISTS" if if_not_exists else "",
     )
@@ -320,7 +329,7 @@ def delete_topics(
         klog topics delete orders --if-exists --yes
     """
     from klog.admin import connect
-    from klog.admin.topics import delete
+    from klog.client.admin import delete_topics as delete
 
     selection = replace(topics.required(may_miss=if_exists), exclude_internal=exclude_internal)
     yes = yes or as_kafka
@@ -353,12 +362,12 @@ def _report(outcomes: Sequence[Outcome], done: str, accepted: str) -> None:
 
     failed = False
     for outcome in outcomes:
-        if outcome.error is None:
+        if outcome.error is ErrorCode.NONE:
             print_report(f"{outcome.topic}: {done}")
-        elif outcome.error == accepted:
-            print_report(f"{outcome.topic}: nothing to do, {outcome.error}")
+        elif outcome.error.name == accepted:
+            print_report(f"{outcome.topic}: nothing to do, {accepted}")
         else:
             failed = True
-            print_error(RefusedError(outcome.topic, ErrorCode[outcome.error], message=outcome.message))
+            print_error(RefusedError(outcome.topic, outcome.error, message=outcome.message))
     if failed:
         raise typer.Exit(1)

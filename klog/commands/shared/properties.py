@@ -22,6 +22,16 @@ def properties_file(path: Path | None) -> dict[str, str]:
         raise storage_error("cannot be read", path, error) from error
 
 
+def text_of(path: Path) -> str:
+    """The text of a file. Raises StorageError, FormatError."""
+    try:
+        return path.read_text("utf-8")
+    except OSError as error:
+        raise storage_error("cannot be read", path, error) from error
+    except UnicodeDecodeError as error:
+        raise FormatError("is no text in UTF-8", file=str(path)) from error
+
+
 def given_properties(option: str, texts: Sequence[str] | None) -> dict[str, str]:
     """Keys and values of `KEY=VALUE` texts, as Kafka's tools take them: a key alone has the empty value.
 

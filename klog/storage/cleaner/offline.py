@@ -20,7 +20,7 @@ from klog.storage.cleaner.selection import DirtyLog, dirty_log
 from klog.storage.cleaner.swap import DirectoryChanges, mark_deleted, remove, swap_in
 from klog.storage.cleaner.task import CleanerSettings, CleanResult, CleanTask
 from klog.storage.cleaner.view import SegmentView
-from klog.storage.files.checkpoint_files import read_leader_epochs, read_offsets, write_offsets
+from klog.storage.files.checkpoint_files import offsets_if_any, read_leader_epochs, write_offsets
 from klog.storage.files.files import storage_error
 from klog.storage.files.kafka_files import partition_of
 from klog.storage.log.epoch_file import EpochFile
@@ -82,8 +82,8 @@ class OfflineDirectory:
         self._in_use = in_use
         self._changes = changes or DirectoryChanges()
         self._cleaned = CleanerCheckpointFile(path)
-        self._starts = _offsets(os.path.join(path, FileKind.LOG_START_CHECKPOINT)) or {}
-        self._watermarks = _offsets(os.path.join(path, FileKind.REPLICATION_CHECKPOINT))
+        self._starts = offsets_if_any(os.path.join(path, FileKind.LOG_START_CHECKPOINT)) or {}
+        self._watermarks = offsets_if_any(os.path.join(path, FileKind.REPLICATION_CHECKPOINT))
 
     @property
     def stopped_cleanly(self) -> bool:
@@ -200,13 +200,3 @@ def _forget_epochs(directory: str, start_offset: int) -> None:
     entries = read_leader_epochs(directory)
     if entries:
         EpochFile(directory, LeaderEpochs(entries)).truncate_from_start(start_offset)
-
-
-def _offsets(path: str) -> dict[TopicPartition, int] | None:
-    """The offsets of a checkpoint; None if there is none, empty if a broker could not read it."""
-    if not os.path.exists(path):
-        return None
-    try:
-        return read_offsets(path)
-    except FormatError:
-        return {}

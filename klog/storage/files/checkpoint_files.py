@@ -44,6 +44,16 @@ def read_offsets(path: str) -> dict[TopicPartition, int]:
     return {entry.partition: entry.offset for entry in read_parsed(path, parse_offsets).entries}
 
 
+def offsets_if_any(path: str) -> dict[TopicPartition, int] | None:
+    """The offsets of a checkpoint; None if there is none, empty if a broker could not read it."""
+    if not os.path.exists(path):
+        return None
+    try:
+        return read_offsets(path)
+    except FormatError:
+        return {}
+
+
 def packed_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
     """The bytes of a checkpoint with these offsets."""
     return build_offsets(OffsetCheckpoint(tuple(OffsetEntry(*entry) for entry in offsets.items())))

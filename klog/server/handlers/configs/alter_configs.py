@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+from klog.client.admin import ResourceType
 from klog.config.broker import KEYS_BY_NAME as BROKER_KEYS
 from klog.config.broker import BrokerConfig
 from klog.config.broker_topics import check_topic_overrides
@@ -32,7 +33,7 @@ from klog.protocol.apis import ApiKey
 from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
 from klog.server.handlers.answers import entity_of, send_answer
-from klog.server.handlers.configs.describe_configs import ResourceType, check_broker_id
+from klog.server.handlers.configs.describe_configs import check_broker_id
 from klog.server.handlers.configs.loggers import Loggers
 from klog.server.handlers.refusals import RefusedError, error_fields, refusal_of
 from klog.server.network.request import Request

@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Final
 
+from klog.client.admin import ResourceType
 from klog.config.broker import BrokerConfig
 from klog.config.group import may_have_group_configs
 from klog.formats.errors import KlogError
@@ -35,16 +35,6 @@ from klog.server.network.request import Request
 
 _LOGGER_SOURCE: Final = 6
 _INTEGER: Final = re.compile(r"[+-]?\d{1,18}")
-
-
-class ResourceType(IntEnum):
-    """A kind of resource that has configs, with its number on the wire."""
-
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
 
 
 @dataclass(frozen=True, slots=True)

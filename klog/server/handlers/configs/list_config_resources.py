@@ -10,12 +10,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from klog.client.admin import ResourceType
 from klog.metadata.cache import MetadataCache
 from klog.metadata.configs import valid_configs
 from klog.metadata.store import MetadataStore
 from klog.protocol.error_codes import ErrorCode
 from klog.server.handlers.answers import entity_of, send_answer
-from klog.server.handlers.configs.describe_configs import ResourceType
 from klog.server.network.request import Request
 
 _CLIENT_METRICS_ONLY: Final = (ResourceType.CLIENT_METRICS,)
