@@ -13,7 +13,7 @@ import typer
 from klog.commands.kafka_tools.command_lines import tool_app
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_error
-from klog.commands.shared.option_sets import flag
+from klog.commands.shared.option_sets import argument, flag
 from klog.commands.shared.output import OutputOptions, WatchOptions
 from klog.formats.errors import KlogError
 
@@ -79,9 +79,7 @@ def show_configs(
     output: OutputOptions,
     watch: WatchOptions,
     broker: Annotated[int, typer.Argument(metavar="ID", help="The broker.", min=0)] = ...,  # type: ignore[assignment]  # typer's way to require it
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="[CONFIG]...", help="Only these configs.")
-    ] = None,
+    names: list[str] | None = argument(None, "Only these configs.", "[CONFIG]..."),
     all_: bool = flag("Also configs that nobody has set."),
 ) -> None:
     """Show the configs of a broker: those of its file, and those that were set while it runs.

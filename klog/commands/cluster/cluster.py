@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
 import typer
 
 from klog.commands.kafka_tools.command_lines import tool_app
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import BOLD, RED, YELLOW, print_line, print_note, print_report
-from klog.commands.shared.option_sets import flag, optional
+from klog.commands.shared.option_sets import argument, flag, optional
 from klog.commands.shared.output import OutputFormat, OutputOptions, WatchOptions
 from klog.commands.shared.terminal import confirmed, count_of
 from klog.commands.shared.usage import missing
@@ -256,9 +256,7 @@ def list_endpoints(
 def unregister(
     connection: ConnectionOptions,
     kafka: KafkaOptions,
-    broker: Annotated[
-        int | None, typer.Argument(metavar="[ID]", help="The broker to forget.", show_default=False)
-    ] = None,
+    broker: int | None = argument(None, "The broker to forget.", "[ID]"),
     broker_id: int | None = optional(None, "The same, as for kafka-cluster.", "--id", "-i", metavar="ID"),
     yes: bool = flag("Unregister without asking.", "--yes", "-y"),
 ) -> None:

@@ -8,13 +8,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_error, print_line, print_note, print_report
-from klog.commands.shared.option_sets import flag, optional
+from klog.commands.shared.option_sets import argument, flag, optional
 from klog.commands.shared.output import OutputOptions
 from klog.commands.shared.properties import text_of
 from klog.commands.shared.terminal import confirmed, count_of
@@ -29,13 +29,9 @@ if TYPE_CHECKING:
 def delete_records(
     connection: ConnectionOptions,
     output: OutputOptions,
-    targets: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="TOPIC:PARTITION:OFFSET...",
-            help="Delete what is before this offset; -1 deletes all records.",
-        ),
-    ] = None,
+    targets: list[str] | None = argument(
+        None, "Delete what is before this offset; -1 deletes all records.", "TOPIC:PARTITION:OFFSET..."
+    ),
     offset_json_file: Path | None = optional(None, "A file of kafka-delete-records.", metavar="FILE"),
     dry_run: bool = flag("Only show what would go."),
     yes: bool = flag("Delete without asking.", "--yes", "-y"),

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
 import typer
 
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_error, print_line, print_note, print_report
-from klog.commands.shared.option_sets import flag, optional
+from klog.commands.shared.option_sets import argument, flag, optional
 from klog.commands.shared.properties import text_of
 from klog.commands.shared.terminal import confirmed, count_of
 from klog.commands.shared.usage import missing
@@ -47,10 +47,9 @@ class KafkaOptions:
 def elect_leader(
     connection: ConnectionOptions,
     kafka: KafkaOptions,
-    partitions: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[TOPIC[:N,...]]...", help="Topics, or some of their partitions."),
-    ] = None,
+    partitions: list[str] | None = argument(
+        None, "Topics, or some of their partitions.", "[TOPIC[:N,...]]..."
+    ),
     preferred: bool = flag("Make the first replica the leader, if it is in sync."),
     unclean: bool = flag(
         "Let a replica lead that is not in sync, where there is no leader. Records are lost."

@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-import typer
-
-from klog.commands.shared.option_sets import flag, option, optional
+from klog.commands.shared.option_sets import argument, flag, option, optional
 from klog.commands.shared.properties import text_of
 from klog.commands.shared.usage import missing
 from klog.formats.errors import UsageError
@@ -29,19 +27,11 @@ _SCOPE: Final = "Partitions"
 class Groups:
     """Groups by name; none stands for all only with `--all-groups`."""
 
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="[GROUP]...", help="The groups.", show_default=False)
-    ] = None
-    group: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--group",
-            metavar="GROUP",
-            help="A group, as for kafka-consumer-groups (repeatable).",
-            show_default=False,
-        ),
-    ] = None
-    all_groups: Annotated[bool, typer.Option("--all-groups", help="All consumer groups.")] = False
+    names: list[str] | None = argument(None, "The groups.", "[GROUP]...")
+    group: list[str] | None = optional(
+        None, "A group, as for kafka-consumer-groups (repeatable).", metavar="GROUP"
+    )
+    all_groups: bool = flag("All consumer groups.")
 
     def given(self) -> list[str]:
         """The names, each once; none with `--all-groups`. Raises typer's error of a missing argument."""
@@ -57,13 +47,8 @@ class Groups:
 class OneGroup:
     """The name of one group."""
 
-    name: Annotated[str | None, typer.Argument(metavar="GROUP", help="The group.", show_default=False)] = None
-    group: Annotated[
-        str | None,
-        typer.Option(
-            "--group", metavar="GROUP", help="The group, as for kafka-consumer-groups.", show_default=False
-        ),
-    ] = None
+    name: str | None = argument(None, "The group.", "GROUP")
+    group: str | None = optional(None, "The group, as for kafka-consumer-groups.", metavar="GROUP")
 
     def required(self) -> str:
         """The name. Raises typer's error of a missing argument if there is none."""
@@ -145,13 +130,9 @@ class ResetScope:
         metavar="TOPIC[:N,...]",
     )
     all_topics: bool = flag("All partitions of which the group has offsets.", panel=_SCOPE)
-    execute: Annotated[bool, typer.Option("--execute", help="Set the offsets.")] = False
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the new offsets (the default).")] = (
-        False
-    )
-    export: Annotated[
-        bool, typer.Option("--export", help="Print the new offsets as CSV for --from-file.")
-    ] = False
+    execute: bool = flag("Set the offsets.")
+    dry_run: bool = flag("Only show the new offsets (the default).")
+    export: bool = flag("Print the new offsets as CSV for --from-file.")
 
     def check(self, *, from_file: bool) -> None:
         """Raise UsageError if the options contradict each other or say nothing of the partitions."""
@@ -168,17 +149,10 @@ class ResetScope:
 class DescribeOptions:
     """What to show of groups."""
 
-    offsets: Annotated[
-        bool, typer.Option("--offsets", help="The offsets and the lag of each partition (the default).")
-    ] = False
-    members: Annotated[bool, typer.Option("--members", help="The members.")] = False
-    state: Annotated[bool, typer.Option("--state", help="The coordinator, the assignor and the state.")] = (
-        False
-    )
-    verbose: Annotated[
-        bool,
-        typer.Option("--verbose", help="Also the partitions of each member, and leader epochs of offsets."),
-    ] = False
+    offsets: bool = flag("The offsets and the lag of each partition (the default).")
+    members: bool = flag("The members.")
+    state: bool = flag("The coordinator, the assignor and the state.")
+    verbose: bool = flag("Also the partitions of each member, and leader epochs of offsets.")
 
     def check(self) -> None:
         """Raise UsageError if more than one view is asked for."""

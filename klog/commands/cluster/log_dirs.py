@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
 import typer
 
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_error, print_line, print_note
-from klog.commands.shared.option_sets import flag, optional
+from klog.commands.shared.option_sets import argument, flag, optional
 from klog.commands.shared.output import OutputOptions, WatchOptions
 from klog.formats.errors import KlogError, UsageError
 
@@ -53,9 +53,7 @@ def log_dirs(
     output: OutputOptions,
     watch: WatchOptions,
     kafka: KafkaOptions,
-    topics: Annotated[
-        list[str] | None, typer.Argument(metavar="[TOPIC]...", help="Only these topics. [default: all]")
-    ] = None,
+    topics: list[str] | None = argument(None, "Only these topics. [default: all]", "[TOPIC]..."),
     broker: list[int] | None = optional(None, "Only this broker (repeatable).", metavar="ID"),
     replicas: bool = flag("Show each replica, the largest first."),
 ) -> None:

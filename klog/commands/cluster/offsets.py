@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
 import typer
 
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_error
-from klog.commands.shared.option_sets import flag, optional
+from klog.commands.shared.option_sets import argument, flag, optional
 from klog.commands.shared.output import OutputOptions, WatchOptions
 from klog.formats.errors import UsageError
 
@@ -65,10 +65,7 @@ def offsets(
     output: OutputOptions,
     watch: WatchOptions,
     selection: KafkaSelection,
-    topics: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[TOPIC[:N,...]]...", help="Topics, or some of their partitions."),
-    ] = None,
+    topics: list[str] | None = argument(None, "Topics, or some of their partitions.", "[TOPIC[:N,...]]..."),
     group: str | None = optional(
         None, "Also what this group has committed, and its lag.", "--group", "-g", metavar="GROUP"
     ),

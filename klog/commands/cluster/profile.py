@@ -11,7 +11,7 @@ import typer
 
 from klog.commands.cluster.profile_options import LoginOptions, TlsOptions
 from klog.commands.shared.messages import print_report
-from klog.commands.shared.option_sets import CommandGroup, flag, optional
+from klog.commands.shared.option_sets import CommandGroup, argument, flag, optional
 from klog.commands.shared.output import OutputOptions
 from klog.formats.errors import UsageError
 
@@ -151,9 +151,7 @@ def list_profiles(output: OutputOptions) -> None:
 @app.command("show")
 def show_profile(
     output: OutputOptions,
-    name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="[default: the current one]", show_default=False)
-    ] = None,
+    name: str | None = argument(None, "[default: the current one]", "[NAME]"),
 ) -> None:
     """Show the properties of a profile. Passwords and other secrets are hidden.
 

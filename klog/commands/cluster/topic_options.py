@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
+from klog.commands.shared.option_sets import argument, flag, optional
 from klog.commands.shared.usage import missing
 from klog.formats.errors import UsageError
 
@@ -18,19 +17,10 @@ if TYPE_CHECKING:
 class AnyTopics:
     """Topics by name, or by the patterns of kafka-topics; none stands for all topics."""
 
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[TOPIC]...", help="The topics. [default: all]", show_default=False),
-    ] = None
-    topic: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--topic",
-            metavar="REGEX",
-            help="Topics whose whole name matches, as for kafka-topics (repeatable).",
-            show_default=False,
-        ),
-    ] = None
+    names: list[str] | None = argument(None, "The topics. [default: all]", "[TOPIC]...")
+    topic: list[str] | None = optional(
+        None, "Topics whose whole name matches, as for kafka-topics (repeatable).", metavar="REGEX"
+    )
 
     def selection(
         self, *, exclude_internal: bool = False, may_miss: bool = False, topic_id: str | None = None
@@ -51,9 +41,7 @@ class AnyTopics:
 class SomeTopics(AnyTopics):
     """Names or patterns of topics, one at least."""
 
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="TOPIC...", help="The topics.", show_default=False)
-    ] = None
+    names: list[str] | None = argument(None, "The topics.", "TOPIC...")
 
     def required(self, *, may_miss: bool = False) -> TopicSelection:
         """Which topics are meant. Raises typer's error of a missing argument if none is."""
@@ -67,13 +55,8 @@ class SomeTopics(AnyTopics):
 class NewTopics:
     """Names of topics that do not exist yet."""
 
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="TOPIC...", help="The topics.", show_default=False)
-    ] = None
-    topic: Annotated[
-        list[str] | None,
-        typer.Option("--topic", metavar="TOPIC", help="A topic, as for kafka-topics.", show_default=False),
-    ] = None
+    names: list[str] | None = argument(None, "The topics.", "TOPIC...")
+    topic: list[str] | None = optional(None, "A topic, as for kafka-topics.", metavar="TOPIC")
 
     def required(self) -> list[str]:
         """The names, each once. Raises typer's error of a missing argument if there is none."""
@@ -88,34 +71,19 @@ class NewTopics:
 class ShownPartitions:
     """Which topics and partitions to describe."""
 
-    under_replicated: Annotated[
-        bool,
-        typer.Option("--under-replicated-partitions", help="Only partitions with replicas out of sync."),
-    ] = False
-    unavailable: Annotated[
-        bool, typer.Option("--unavailable-partitions", help="Only partitions without a leader.")
-    ] = False
-    under_min_isr: Annotated[
-        bool,
-        typer.Option(
-            "--under-min-isr-partitions",
-            help="Only partitions with fewer replicas in sync than they must have.",
-        ),
-    ] = False
-    at_min_isr: Annotated[
-        bool,
-        typer.Option(
-            "--at-min-isr-partitions", help="Only partitions with just as many in sync as they must have."
-        ),
-    ] = False
-    with_overrides: Annotated[
-        bool, typer.Option("--topics-with-overrides", help="Only topics with configs of their own.")
-    ] = False
-    topic_id: Annotated[
-        str | None,
-        typer.Option("--topic-id", metavar="ID", help="The topic with this id.", show_default=False),
-    ] = None
-    size_limit: Annotated[int | None, typer.Option("--partition-size-limit-per-response", hidden=True)] = None
+    under_replicated: bool = flag(
+        "Only partitions with replicas out of sync.", "--under-replicated-partitions"
+    )
+    unavailable: bool = flag("Only partitions without a leader.", "--unavailable-partitions")
+    under_min_isr: bool = flag(
+        "Only partitions with fewer replicas in sync than they must have.", "--under-min-isr-partitions"
+    )
+    at_min_isr: bool = flag(
+        "Only partitions with just as many in sync as they must have.", "--at-min-isr-partitions"
+    )
+    with_overrides: bool = flag("Only topics with configs of their own.", "--topics-with-overrides")
+    topic_id: str | None = optional(None, "The topic with this id.", metavar="ID")
+    size_limit: int | None = optional(None, "", "--partition-size-limit-per-response", hidden=True)
 
     def conditions(self) -> PartitionConditions:
         """The conditions for partitions. Raises UsageError if topics and partitions are both selected."""

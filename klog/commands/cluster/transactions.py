@@ -13,7 +13,7 @@ import typer
 from klog.commands.kafka_tools.command_lines import tool_app
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_note, print_report
-from klog.commands.shared.option_sets import flag, optional
+from klog.commands.shared.option_sets import argument, flag, optional
 from klog.commands.shared.output import OutputOptions, WatchOptions
 from klog.commands.shared.terminal import confirmed
 from klog.commands.shared.usage import missing
@@ -99,9 +99,7 @@ def describe_transaction(
     connection: ConnectionOptions,
     output: OutputOptions,
     watch: WatchOptions,
-    name: Annotated[
-        str | None, typer.Argument(metavar="ID", help="The transactional id.", show_default=False)
-    ] = None,
+    name: str | None = argument(None, "The transactional id.", "ID"),
     transactional_id: str | None = optional(None, "The same, as for kafka-transactions.", metavar="ID"),
 ) -> None:
     """Show the state of a transactional id, its epoch, and the partitions of its open transaction.

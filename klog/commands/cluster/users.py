@@ -16,7 +16,7 @@ from klog.commands.cluster.assignments import parse_pairs, split_list
 from klog.commands.kafka_tools.command_lines import AsKafka, tool_app
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_line, print_report
-from klog.commands.shared.option_sets import flag, optional
+from klog.commands.shared.option_sets import argument, flag, optional
 from klog.commands.shared.output import OutputOptions, WatchOptions
 from klog.commands.shared.terminal import confirmed
 from klog.commands.shared.usage import missing
@@ -69,7 +69,7 @@ def list_users(
     connection: ConnectionOptions,
     output: OutputOptions,
     watch: WatchOptions,
-    users: Annotated[list[str] | None, typer.Argument(metavar="[USER]...", help="Only these users.")] = None,
+    users: list[str] | None = argument(None, "Only these users.", "[USER]..."),
     entity_type: EntityType = None,
     entity_name: EntityName = None,
     as_kafka: AsKafka = False,

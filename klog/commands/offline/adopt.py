@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from klog.commands.offline.options import DryRun
 from klog.commands.shared.messages import print_line, print_report
-from klog.commands.shared.option_sets import flag, optional
+from klog.commands.shared.option_sets import argument, flag, optional
 from klog.commands.shared.terminal import confirmed, count_of
 from klog.formats.errors import FormatError, UsageError
 
@@ -21,14 +21,9 @@ if TYPE_CHECKING:
 
 
 def adopt(
-    directories: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            metavar="[DIR]...",
-            help="The broker's log directories, in place of log.dirs.",
-            show_default=False,
-        ),
-    ] = None,
+    directories: list[Path] | None = argument(
+        None, "The broker's log directories, in place of log.dirs.", "[DIR]..."
+    ),
     config: Path | None = optional(None, "The broker's server.properties.", "--config", "-c", metavar="FILE"),
     options: list[str] | None = optional(
         None, "A config; it takes precedence over the file.", "--option", "-o", metavar="KEY=VALUE"

@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from klog.commands.shared.option_sets import flag, optional
+from klog.commands.shared.option_sets import argument, flag, optional
 from klog.commands.shared.usage import missing
 from klog.formats.errors import KlogError, UsageError
 
 
 def serve(
-    directories: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[DIR]...",
-            help="With --read-only: log directories, or what holds such.",
-            show_default=False,
-        ),
-    ] = None,
+    directories: list[str] | None = argument(
+        None, "With --read-only: log directories, or what holds such.", "[DIR]..."
+    ),
     read_only: bool = flag(
         "Serve the directories of dead brokers or of a backup, and change nothing in them."
     ),

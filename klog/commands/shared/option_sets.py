@@ -79,6 +79,13 @@ def optional(
     return declared
 
 
+def argument(default: _Value, summary: str, metavar: str) -> _Value:
+    """As `optional`, for an argument, whose default is not shown."""
+    made = typer.Argument(metavar=metavar, help=summary, show_default=False)
+    declared: _Value = field(default=default, metadata={_OPTION: made})
+    return declared
+
+
 def flag(summary: str, *names: str, panel: str | None = None, hidden: bool = False) -> bool:
     """As `optional`, for an option without a value."""
     return optional(False, summary, *names, panel=panel, hidden=hidden)
@@ -144,7 +151,9 @@ def _options_of(group: type[Any]) -> list[Parameter]:
 def _declared(name: str, declared: Field[Any], kind: Any) -> Parameter:  # noqa: ANN401 (a type, or Annotated)
     """The parameter of a field, whose option is stated in its annotation or in its default."""
     made = copy(declared.metadata.get(_OPTION))
-    if made is not None and made.default is ...:  # where typer has the first name in an annotation
+    if (
+        isinstance(made, OptionInfo) and made.default is ...
+    ):  # where typer has the first name in an annotation
         made.default = "--" + name.strip("_").replace("_", "-")
     annotation = kind if made is None else Annotated[kind, made]
     return Parameter(name, Parameter.KEYWORD_ONLY, default=declared.default, annotation=annotation)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from typer.testing import CliRunner
 
-from klog.commands.shared.option_sets import expand_options, optional
+from klog.commands.shared.option_sets import CommandGroup, argument, flag, optional
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,21 +24,28 @@ class NamedSize(Size):
     """A group that replaces an option of another one and adds one."""
 
     width: Annotated[int, typer.Option("--width", min=10)] = 10
-    name: str = optional("", "Names", "How it is called.", "--name", metavar="NAME")
+    name: str = optional("", "How it is called.", panel="Names", metavar="NAME")
 
 
-app = typer.Typer()
+app = CommandGroup()
 
 
 @app.command("plain")
-@expand_options
-def plain(size: Size, loud: Annotated[bool, typer.Option("--loud")] = False) -> None:
+def plain(size: Size, loud: bool = flag("Be loud.")) -> None:
     """Print what was given."""
     typer.echo((size, loud))
 
 
+@app.command("repeat")
+def repeat(
+    words: list[str] | None = argument(None, "What to say.", "[WORD]..."),
+    count_s: int = optional(1, "How often.", "--count", "-c", most=9, without_value={"-c": "2"}),
+) -> None:
+    """Print what was given."""
+    typer.echo((words, count_s))
+
+
 @app.command("named")
-@expand_options
 def named(times: Annotated[int, typer.Argument()] = 1, *, size: NamedSize) -> None:
     """Print what was given."""
     typer.echo((size, times))
@@ -73,3 +80,16 @@ def test_an_option_may_be_stated_as_a_default():
     text = run("named", "--help").stdout
     assert "Names" in text
     assert "How it is called." in text
+
+
+def test_a_parameter_states_its_option_as_its_default():
+    assert run("repeat", "a", "b").stdout == f"{(['a', 'b'], 1)}\n"
+    assert run("repeat", "--count", "3").stdout == f"{(None, 3)}\n"
+    assert run("repeat", "--count", "10").exit_code == 2
+    assert run("plain", "--no-loud").exit_code == 2
+
+
+def test_an_option_may_say_what_it_means_without_a_value():
+    assert run("repeat", "a", "-c").stdout == f"{(['a'], 2)}\n"
+    assert run("repeat", "-c", "3", "a").stdout == f"{(['a'], 3)}\n"
+    assert run("repeat", "--count").exit_code == 2

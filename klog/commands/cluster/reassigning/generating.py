@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -12,16 +11,14 @@ from klog.commands.cluster.reassigning.group import app
 from klog.commands.cluster.reassigning.plan_options import broker_list
 from klog.commands.kafka_tools.command_lines import AsKafka
 from klog.commands.shared.connection import ConnectionOptions
-from klog.commands.shared.option_sets import flag, optional
+from klog.commands.shared.option_sets import argument, flag, optional
 from klog.commands.shared.usage import missing
 
 
 @app.command("generate")
 def generate_assignment(
     connection: ConnectionOptions,
-    topics: Annotated[
-        list[str] | None, typer.Argument(metavar="[TOPIC]...", help="The topics.", show_default=False)
-    ] = None,
+    topics: list[str] | None = argument(None, "The topics.", "[TOPIC]..."),
     topics_to_move_json_file: Path | None = optional(
         None,
         "A file of topics, as for kafka-reassign-partitions.",

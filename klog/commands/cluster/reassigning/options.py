@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from klog.commands.shared.messages import print_note
-from klog.commands.shared.option_sets import optional
+from klog.commands.shared.option_sets import argument, optional
 from klog.commands.shared.usage import missing
 from klog.formats.errors import MissingInputError, UsageError
 
@@ -37,10 +37,7 @@ PreserveThrottles = Annotated[
 class AssignmentFile:
     """The file that says where partitions are to be."""
 
-    argument: Annotated[
-        str | None,
-        typer.Argument(metavar="[FILE]", help="Kafka's reassignment JSON; `-` is stdin.", show_default=False),
-    ] = None
+    argument: str | None = argument(None, "Kafka's reassignment JSON; `-` is stdin.", "[FILE]")
     reassignment_json_file: str | None = optional(None, "The same as FILE.", metavar="FILE")
 
     @property
