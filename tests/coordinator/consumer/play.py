@@ -25,22 +25,20 @@ from klog.coordinator.groups.consumer.values import (
     Partitions,
 )
 from klog.coordinator.groups.consumer.writes import WriteRecords
-from klog.coordinator.groups.effects import Reply, Schedule, TimerKey
 from klog.coordinator.groups.values import (
     Identity,
     JoinRequest,
     JoinResult,
-    Now,
     SyncRequest,
     SyncResult,
 )
 from klog.metadata.cache import ClusterSnapshot
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.interbroker.update_metadata import UpdateMetadataPartitionState
+from tests.coordinator.playing import GroupPlay
 
 SETTINGS = ConsumerGroupSettings(session_timeout_ms=45_000, max_size=100)
 REBALANCE_MS = 60_000
-WALL_MS = 1_700_000_000_000
 
 
 def topic_id(name: str) -> str:
@@ -68,68 +66,32 @@ def of(name: str, *numbers: int) -> Partitions:
     return frozenset((topic_id(name), number) for number in numbers)
 
 
-class Play:
-    """A group with a clock. Its records are written at once, unless `holds_writes`."""
+class Play(GroupPlay):
+    """A consumer group with a clock."""
 
     def __init__(
         self, partitions: Mapping[str, int] | None = None, settings: ConsumerGroupSettings = SETTINGS
     ) -> None:
         self.topics = cluster({"t": 4} if partitions is None else partitions)
         self.settings = settings
-        self.now_ms = 1_000
-        self.timers: dict[TimerKey, int] = {}
         self.log: list[tuple[bytes, bytes | None]] = []
         self.batches: list[tuple[ConsumerRecord, ...]] = []
-        self.held: list[WriteRecords] = []
-        self.holds_writes = False
-        self.write_error = ErrorCode.NONE
-        self.group = self.new_group(GroupRecords())
+        super().__init__(self.new_group(GroupRecords()), 1_000)
 
     def new_group(self, records: GroupRecords) -> ConsumerGroup:
         return ConsumerGroup("g", lambda: self.settings, lambda: self.topics, records)
 
-    @property
-    def now(self) -> Now:
-        return Now(WALL_MS + self.now_ms, self.now_ms)
-
-    def settle(self) -> None:
-        """Carry out all effects."""
-        while effects := self.group.take_effects():
-            for effect in effects:
-                if isinstance(effect, Schedule):
-                    known = self.timers.get(effect.timer, effect.due_ms)
-                    self.timers[effect.timer] = min(known, effect.due_ms)
-                elif isinstance(effect, Reply):
-                    effect.send()
-                elif self.holds_writes:
-                    self.held.append(effect)
-                else:
-                    self.write(effect)
-
-    def write(self, effect: WriteRecords) -> None:
-        if not self.write_error:
-            self.batches.append(effect.records)
-            for record in effect.records:
-                value = None if record.value is None else write_value(record.value)
-                self.log.append((write_key("g", record.kind, record.name), value))
-        effect.on_written(self.write_error, self.now)
+    def keep(self, effect: WriteRecords) -> None:
+        self.batches.append(effect.records)
+        for record in effect.records:
+            value = None if record.value is None else write_value(record.value)
+            self.log.append((write_key("g", record.kind, record.name), value))
 
     def write_held(self) -> None:
         held, self.held = self.held, []
         for effect in held:
             self.write(effect)
         self.settle()
-
-    def advance(self, elapsed_ms: int) -> None:
-        """Let time pass; timers fire in their order."""
-        end_ms = self.now_ms + elapsed_ms
-        while due := sorted((at, key) for key, at in self.timers.items() if at <= end_ms):
-            at_ms, key = due[0]
-            del self.timers[key]
-            self.now_ms = max(self.now_ms, at_ms)
-            self.group.on_timer(key, self.now)
-            self.settle()
-        self.now_ms = end_ms
 
     def loaded(self) -> GroupRecords:
         """The group as another coordinator reads it from the log."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from klog.coordinator.groups.classic.group import Group
 from klog.coordinator.groups.classic.rebalance import GroupLimits
-from klog.coordinator.groups.effects import Reply, Schedule, TimerKey, WriteGroup
+from klog.coordinator.groups.effects import WriteGroup
 from klog.coordinator.groups.records import GroupMetadata
 from klog.coordinator.groups.values import (
     Identity,
@@ -20,86 +19,28 @@ from klog.coordinator.groups.values import (
     SyncResult,
 )
 from klog.protocol.error_codes import ErrorCode
+from tests.coordinator.playing import WALL_MS, Answer, GroupPlay
 
 SESSION_MS = 10_000
 REBALANCE_MS = 30_000
 RANGE = (("range", b"r"),)
 START_MS = 1_000
-WALL_MS = 1_700_000_000_000
 
 
-@dataclass
-class Answer:
-    """The answer to one request, if it has come."""
-
-    results: list[Any] = field(default_factory=list)
-
-    @property
-    def came(self) -> bool:
-        return bool(self.results)
-
-    @property
-    def value(self) -> Any:
-        (only,) = self.results
-        return only
-
-    @property
-    def error(self) -> ErrorCode:
-        return self.value.error
-
-
-class Play:
-    """A group with a clock.
-
-    Records are written at once, unless `holds_writes`; `write_error` is their outcome.
-    """
+class Play(GroupPlay):
+    """A classic group with a clock."""
 
     def __init__(
         self, *, initial_delay_ms: int = 3_000, max_size: int = 100, group: Group | None = None
     ) -> None:
-        self.now_ms = START_MS
-        self.group = group or Group("g", GroupLimits(initial_delay_ms, max_size), self.now)
-        self.timers: dict[TimerKey, int] = {}
+        start = Now(WALL_MS + START_MS, START_MS)
+        super().__init__(group or Group("g", GroupLimits(initial_delay_ms, max_size), start), START_MS)
         self.written: list[GroupMetadata] = []
-        self.held: list[WriteGroup] = []
-        self.holds_writes = False
-        self.write_error = ErrorCode.NONE
         self._ids = 0
         self.settle()
 
-    @property
-    def now(self) -> Now:
-        return Now(WALL_MS + self.now_ms, self.now_ms)
-
-    def settle(self) -> None:
-        """Carry out all effects."""
-        while effects := self.group.take_effects():
-            for effect in effects:
-                if isinstance(effect, Schedule):
-                    known = self.timers.get(effect.timer, effect.due_ms)
-                    self.timers[effect.timer] = min(known, effect.due_ms)
-                elif isinstance(effect, Reply):
-                    effect.send()
-                elif self.holds_writes:
-                    self.held.append(effect)
-                else:
-                    self.write(effect)
-
-    def write(self, effect: WriteGroup) -> None:
-        if not self.write_error:
-            self.written.append(effect.metadata)
-        effect.on_written(self.write_error, self.now)
-
-    def advance(self, elapsed_ms: int) -> None:
-        """Let time pass; timers fire in their order."""
-        end_ms = self.now_ms + elapsed_ms
-        while due := sorted((at, key) for key, at in self.timers.items() if at <= end_ms):
-            at_ms, key = due[0]
-            del self.timers[key]
-            self.now_ms = max(self.now_ms, at_ms)
-            self.group.on_timer(key, self.now)
-            self.settle()
-        self.now_ms = end_ms
+    def keep(self, effect: WriteGroup) -> None:
+        self.written.append(effect.metadata)
 
     # -- requests --------------------------------------------------------------------------------------------
 

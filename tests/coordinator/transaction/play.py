@@ -18,7 +18,6 @@ from klog.coordinator.transactions.transaction_partition import TransactionParti
 from klog.coordinator.transactions.values import (
     NO_PRODUCER,
     DescribedTransaction,
-    InitResult,
     MarkersToWrite,
     Producer,
 )
@@ -31,6 +30,7 @@ from klog.replication.internal_append import Appended
 from klog.replication.purgatory import Timer
 from klog.replication.timing_wheel import TimerTask
 from klog.storage.log.built_batch import BuiltBatch
+from tests.coordinator.playing import Answer
 
 ID = "transfers"
 TIMEOUT_MS = 60_000
@@ -43,27 +43,6 @@ C = TopicPartition("c", 1)
 
 OnAppended = Callable[[Appended], None]
 OnWritten = Callable[[Collection[TopicPartition]], None]
-
-
-@dataclass
-class Answer:
-    """The answer to one request, if it has come."""
-
-    results: list[Any] = field(default_factory=list)
-
-    @property
-    def came(self) -> bool:
-        return bool(self.results)
-
-    @property
-    def value(self) -> Any:
-        (only,) = self.results
-        return only
-
-    @property
-    def error(self) -> ErrorCode:
-        value = self.value
-        return value.error if isinstance(value, InitResult) else value
 
 
 @dataclass

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+import os
 
 from klog.formats.errors import KlogError
 from klog.protocol.apis import SERVED
-from klog.protocol.file_slice import BodyPart
+from klog.protocol.file_slice import BodyPart, FileSlice
 from klog.server.counters.request_times import RequestCounters
 from klog.server.counters.topic_stats import BrokerTopicStats, TopicStats
 from klog.server.handlers.dispatch import Dispatcher, Route
@@ -17,13 +17,33 @@ from klog.server.network.settings import Listener
 from tests.server.handlers.parts import LISTENER
 
 
-class Kept(Protocol):
-    """What is to be sent, kept."""
+class Outbound:
+    """What is to be sent, kept as it was added."""
+
+    def __init__(self) -> None:
+        self.parts: list[BodyPart] = []
 
     @property
-    def size_bytes(self) -> int: ...
+    def size_bytes(self) -> int:
+        return sum(part.size_bytes if isinstance(part, FileSlice) else len(part) for part in self.parts)
 
-    def add(self, part: BodyPart) -> None: ...
+    def add(self, part: BodyPart) -> None:
+        # The memory of answers is used again.
+        self.parts.append(part if isinstance(part, FileSlice) else bytes(part))
+
+    def read(self) -> bytes:
+        return b"".join(
+            os.pread(part.file.fileno(), part.size_bytes, part.position_bytes)
+            if isinstance(part, FileSlice)
+            else part
+            for part in self.parts
+        )
+
+    def take(self) -> bytearray:
+        """What is to be sent, which is nothing then."""
+        taken = bytearray(self.read())
+        self.parts.clear()
+        return taken
 
 
 class Network:
@@ -38,7 +58,7 @@ class Network:
 class FrameClient:
     """`in_runs` counts the bytes of frames that the route's `run` has answered."""
 
-    def __init__(self, api_key: int, route: Route, counters: RequestCounters, outbound: Kept) -> None:
+    def __init__(self, api_key: int, route: Route, counters: RequestCounters, outbound: Outbound) -> None:
         self.counters = counters
         routes = {key: Route(Request.close_connection) for key in SERVED}
         routes[api_key] = route

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from klog.server.counters.request_times import RequestCounters
 from klog.server.handlers.dispatch import Route
 from klog.server.handlers.groups.commit_runs import CommitRuns
 from tests.commit_strategies import CommitFields, commit_frame, commit_reads
-from tests.server.handlers.frame_client import FrameClient
+from tests.server.handlers.frame_client import FrameClient, Outbound
 from tests.server.handlers.group_parts import PARTITIONS, TOPIC_ID, GroupBroker
 from tests.server.handlers.parts import OTHER_BROKER, TOPIC, answer_of, part_of
 from tests.waiting import eventually
@@ -32,20 +31,6 @@ pytestmark = pytest.mark.skipif(CommitRun is NoRun, reason="klog reads no runs w
 OTHER_TOPIC = "others"
 SIMPLE, MEMBER, STATIC = "simple", "members", "statics"
 TEN_S = timedelta(seconds=10)
-
-
-@dataclass
-class Outbound:
-    """What is to be sent, kept."""
-
-    sent: bytearray = field(default_factory=bytearray)
-
-    @property
-    def size_bytes(self) -> int:
-        return len(self.sent)
-
-    def add(self, part) -> None:
-        self.sent += part
 
 
 class Client(FrameClient):
@@ -100,7 +85,7 @@ class Client(FrameClient):
     def results(self) -> dict[str, object]:
         """All that is to be equal."""
         found: dict[str, object] = {
-            "answers": bytes(self.connection.outbound.sent),
+            "answers": self.connection.outbound.read(),
             "closing": self.connection.closing,
             "requests": self.counters.by_api[ApiKey.OFFSET_COMMIT].requests,
         }
@@ -160,13 +145,13 @@ def frame(offset: int, *, topic: str = TOPIC, version: int = 8, group: str = SIM
 def client(tmp_path: Path) -> Client:
     """A client whose group has committed once: the first batch of a segment, and of a group, is no run."""
     client = Client(tmp_path, runs=True, first=[frame(1), frame(1, group=MEMBER)])
-    client.connection.outbound.sent.clear()
+    client.connection.outbound.parts.clear()
     client.in_runs = 0
     return client
 
 
 def errors_of(client: Client, version: int = 8) -> list[int]:
-    answers, errors = client.connection.outbound.sent, []
+    answers, errors = client.connection.outbound.take(), []
     while answers:
         size = int.from_bytes(answers[:4], "big")
         told = decode_response(ApiKey.OFFSET_COMMIT, version, memoryview(bytes(answers[9 : 4 + size])))
@@ -236,7 +221,7 @@ def test_a_replicated_commit_waits_for_the_followers(tmp_path: Path) -> None:
     client = Client(tmp_path, runs=True, replicas=(1, OTHER_BROKER))
     client.receive(frame(5) + frame(6))
     assert not client.in_runs
-    assert not client.connection.outbound.sent
+    assert not client.connection.outbound.read()
 
 
 def test_a_disk_that_fails_is_answered_as_ever(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:

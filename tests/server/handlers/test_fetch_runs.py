@@ -17,7 +17,6 @@ from klog.formats.names import encode_uuid
 from klog.protocol.apis import ApiKey
 from klog.protocol.fetch_request import FetchPartition, FetchRequest, FetchTopic, encode_fetch_request
 from klog.protocol.fetch_response import decode_fetch_response
-from klog.protocol.file_slice import BodyPart, FileSlice
 from klog.protocol.messages import encode_request_header
 from klog.server.counters.request_times import RequestCounters
 from klog.server.counters.topic_stats import BrokerTopicStats
@@ -29,7 +28,7 @@ from klog.server.handlers.dispatch import Route
 from klog.server.network import outbound as network_outbound
 from klog.storage.log import cold_reads
 from tests.request_strategies import fetch_reads, framed, session_reads
-from tests.server.handlers.frame_client import FrameClient, traffic_of
+from tests.server.handlers.frame_client import FrameClient, Outbound, traffic_of
 from tests.server.handlers.parts import BROKER, OTHER_BROKER, TOPIC, Broker, Clock
 
 MAX_BYTES = 1 << 20
@@ -38,26 +37,6 @@ BATCHES = 10
 TRANSACTION = {"producer_id": 9, "producer_epoch": 0, "is_transactional": True}
 NAMES = (TOPIC, "large", "zstd", "aborted", "open", "followed", "lagging", "trimmed", "elsewhere", "untold")
 IDS = {name: UUID(int=number) for number, name in enumerate(NAMES, 1)}
-
-
-class Outbound:
-    """What is to be sent, kept as it was added."""
-
-    def __init__(self) -> None:
-        self.parts: list[BodyPart] = []
-        self.size_bytes = 0
-
-    def add(self, part: BodyPart) -> None:
-        self.parts.append(part)
-        self.size_bytes += part.size_bytes if isinstance(part, FileSlice) else len(part)
-
-    def read(self) -> bytes:
-        return b"".join(
-            os.pread(part.file.fileno(), part.size_bytes, part.position_bytes)
-            if isinstance(part, FileSlice)
-            else part
-            for part in self.parts
-        )
 
 
 class Client(FrameClient):

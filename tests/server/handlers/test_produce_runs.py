@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -24,26 +23,12 @@ from klog.server.handlers.data.produce_waits import ProduceWaits, common_timeout
 from klog.server.handlers.data.remembered_targets import RememberedTargets
 from klog.server.handlers.dispatch import Route
 from tests.request_strategies import NOW_MS, framed, produce_reads
-from tests.server.handlers.frame_client import FrameClient, traffic_of
+from tests.server.handlers.frame_client import FrameClient, Outbound, traffic_of
 from tests.server.handlers.parts import BROKER, OTHER_BROKER, TOPIC, Broker, FakeVerifier, batch, set_isr
 
 pytestmark = pytest.mark.skipif(ProduceRun is NoRun, reason="klog reads no runs without its compiled modules")
 
 OTHER_TOPIC = "others"
-
-
-@dataclass
-class Outbound:
-    """What is to be sent, kept."""
-
-    sent: bytearray = field(default_factory=bytearray)
-
-    @property
-    def size_bytes(self) -> int:
-        return len(self.sent)
-
-    def add(self, part) -> None:
-        self.sent += part
 
 
 class Client(FrameClient):
@@ -88,7 +73,7 @@ class Client(FrameClient):
     def results(self) -> dict[str, object]:
         """All that is to be equal."""
         found: dict[str, object] = {
-            "answers": bytes(self.connection.outbound.sent),
+            "answers": self.connection.outbound.read(),
             "closing": self.connection.closing,
             "requests": self.counters.by_api[ApiKey.PRODUCE].requests,
             "traffic": traffic_of(self.broker.topic_stats),
@@ -221,13 +206,13 @@ def client(tmp_path) -> Client:
     """A client of a log with one record: what begins a segment is no run."""
     client = Client(tmp_path, {}, runs=True)
     client.receive(produce_frame())
-    client.connection.outbound.sent.clear()
+    client.connection.outbound.parts.clear()
     assert not client.in_runs
     return client
 
 
 def offsets_of(client: Client) -> list[int]:
-    answers, offsets = client.connection.outbound.sent, []
+    answers, offsets = client.connection.outbound.take(), []
     while answers:
         size = int.from_bytes(answers[:4], "big")
         ((_, (result,)),) = decode_produce_response(9, answers[9 : 4 + size]).topics
@@ -254,7 +239,7 @@ def test_frames_of_one_read_are_written_at_once(client: Client, monkeypatch: pyt
 
 def test_a_run_for_another_partition_follows(client: Client) -> None:
     client.receive(produce_frame(topic=OTHER_TOPIC))
-    client.connection.outbound.sent.clear()
+    client.connection.outbound.parts.clear()
     data = produce_frame() + produce_frame(topic=OTHER_TOPIC) + produce_frame()
     client.receive(data)
     assert offsets_of(client) == [1, 1, 2]
@@ -263,7 +248,7 @@ def test_a_run_for_another_partition_follows(client: Client) -> None:
 def test_nothing_is_answered_without_acks(client: Client) -> None:
     client.receive(produce_frame(acks=0))
     assert client.in_runs
-    assert not client.connection.outbound.sent
+    assert not client.connection.outbound.read()
     assert client.broker.logs.logs[TOPIC, 0].log_end_offset == 2
 
 
@@ -283,7 +268,7 @@ def test_a_disk_that_fails_is_answered_as_ever(client: Client, monkeypatch: pyte
 
     monkeypatch.setattr(os, "pwrite", broken)
     client.receive(produce_frame() * 2)
-    answers = client.connection.outbound.sent
+    answers = client.connection.outbound.take()
     size = int.from_bytes(answers[:4], "big")
     ((_, (result,)),) = decode_produce_response(9, answers[9 : 4 + size]).topics
     assert result.error_code == 56  # KAFKA_STORAGE_ERROR
@@ -316,13 +301,13 @@ def replicated(tmp_path: Path, **configs: str) -> Client:
     client = Client(tmp_path / "log", configs, runs=True, replicas=(BROKER, OTHER_BROKER))
     client.receive(produce_frame())
     client.broker.follow(1)
-    client.connection.outbound.sent.clear()
+    client.connection.outbound.parts.clear()
     return client
 
 
 def answers_of(client: Client) -> list[tuple[int, int]]:
     """The error and the base offset in each answer."""
-    answers, found = client.connection.outbound.sent, []
+    answers, found = client.connection.outbound.take(), []
     while answers:
         size = int.from_bytes(answers[:4], "big")
         ((_, (result,)),) = decode_produce_response(9, answers[9 : 4 + size]).topics
@@ -338,7 +323,7 @@ def test_a_run_waits_for_followers_as_a_whole(tmp_path: Path) -> None:
     assert client.in_runs == len(frames)
     client.broker.follow(3)
     assert client.connection.in_flight is not None
-    assert not client.connection.outbound.sent
+    assert not client.connection.outbound.read()
     client.broker.follow(4)
     assert client.connection.in_flight is None
     assert answers_of(client) == [(0, 1), (0, 2), (0, 3)]
