@@ -77,14 +77,14 @@ def _fill(bootstrap: str) -> None:
     from klog.admin import connect, topics  # noqa: PLC0415
     from klog.admin.offset_reset import set_offsets  # noqa: PLC0415
     from klog.admin.settings import settings_of  # noqa: PLC0415
+    from klog.client.admin import NewTopic  # noqa: PLC0415
     from klog.formats.names import TopicPartition  # noqa: PLC0415
 
     names = [f"topic-{number}" for number in range(_TOPICS)]
     with connect.cluster(settings_of({}, bootstrap=bootstrap)) as cluster:
         for start in range(0, _TOPICS, _CREATED_AT_ONCE):
             wanted = [
-                topics.NewTopic(name, _PARTITIONS, 1, None, {})
-                for name in names[start : start + _CREATED_AT_ONCE]
+                NewTopic(name, _PARTITIONS, 1, {}, {}) for name in names[start : start + _CREATED_AT_ONCE]
             ]
             topics.create(cluster, wanted, connect.partitions_retry(), validate_only=False)
         for number in range(_GROUPS):
