@@ -18,7 +18,8 @@ from klog.kernel.columns import BatchTable
 from klog.storage.files.chunks import chunks
 from klog.storage.files.files import open_for_reading, read_whole, write_atomically
 from klog.storage.files.partition_files import PartitionFiles, list_partition
-from klog.storage.reading.producer_state import ProducerState, newest_state, pack_snapshot
+from klog.storage.reading.producer_history import History
+from klog.storage.reading.producer_state import ProducerState, newest_state
 
 
 def write_snapshots(directory: str, target: str, bases: Iterable[int]) -> None:
@@ -62,7 +63,7 @@ class _Follower:
             if end < len(table):
                 state.end_offset = self._wanted.pop()
                 path = os.path.join(self._target, segment_file(FileKind.PRODUCER_SNAPSHOT, state.end_offset))
-                write_atomically(path, pack_snapshot(state.producers))
+                write_atomically(path, state.snapshot())
 
 
 def _newest(files: PartitionFiles, offset: int) -> ProducerState:
@@ -70,5 +71,6 @@ def _newest(files: PartitionFiles, offset: int) -> ProducerState:
     state = newest_state(
         (at for at in reversed(files.snapshots) if at <= offset),
         lambda at: read_whole(files.file(FileKind.PRODUCER_SNAPSHOT, at)),
+        history=History(),
     )
-    return ProducerState(0) if state is None else state
+    return ProducerState(0, History()) if state is None else state

@@ -1,7 +1,8 @@
 """The producer snapshot (`.snapshot`): the state of each producer before the offset in its name.
 
 Rules: Kafka's `ProducerStateManager` (KIP-98). A broker starts from the newest one and replays the log after
-it. Only the last batch of a producer is stored; memory has five.
+it. Kafka stores only the last batch of a producer; its memory has five. klog stores an entry for each of
+these five, the last one at last: Kafka reads all and keeps the last entry of each producer id.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ ProducerEntry: Final = c.Struct(
 ProducerSnapshot: Final = c.Struct(
     "version" / c.Const(SNAPSHOT_VERSION, c.Int16sb) * "1",
     "crc" / c.Int32ub * "CRC-32C of everything after it",
-    "producers" / SizedArray(c.Int32sb, ProducerEntry) * "in no order",
+    "producers" / SizedArray(c.Int32sb, ProducerEntry) * "the last entry with a producer's id counts",
 )
 
 

@@ -8,6 +8,8 @@ import shutil
 import struct
 from pathlib import Path
 
+from klog.formats.errors import FormatError
+from klog.storage.reading.producer_state import pack_snapshot, producers_in
 from klog.storage.repair.recovery_plan import RecoverySettings
 from klog.storage.repair.segment_scan import IndexSettings
 from tests.corpora import Corpus, PartitionDirectory, corpora
@@ -28,6 +30,21 @@ def copied(partition: PartitionDirectory, target: Path) -> Path:
 def contents(directory: Path) -> dict[str, bytes]:
     """All files of a directory by name."""
     return {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file()}
+
+
+def as_kafka_reads(files: dict[str, bytes]) -> dict[str, bytes]:
+    """The files with the producer snapshots that Kafka would write of what it reads from them.
+
+    klog's keep earlier batches of a producer, which Kafka replaces with the last one. Damaged ones stay.
+    """
+    return {name: _rewritten(data) if name.endswith(".snapshot") else data for name, data in files.items()}
+
+
+def _rewritten(snapshot: bytes) -> bytes:
+    try:
+        return pack_snapshot(producers_in(snapshot))
+    except FormatError:
+        return snapshot
 
 
 def damaged() -> list[PartitionDirectory]:

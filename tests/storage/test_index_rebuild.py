@@ -27,7 +27,7 @@ from klog.storage.repair.index_rebuild import (
 )
 from klog.storage.repair.segment_scan import IndexSettings
 from tests.corpora import Corpus, PartitionDirectory, corpora, partitions
-from tests.storage.partition_copies import KAFKA_INDEXES, NOW_MS, contents, copied
+from tests.storage.partition_copies import KAFKA_INDEXES, NOW_MS, as_kafka_reads, contents, copied
 
 OPTIONS = RebuildOptions(NOW_MS, KAFKA_INDEXES)
 CHECK = replace(OPTIONS, check=True)
@@ -191,7 +191,7 @@ def test_snapshots_are_those_of_kafkas_recovery(tmp_path: Path) -> None:
     for path in directory.glob("*.snapshot"):
         path.unlink()
     rebuild_snapshots(str(directory), OPTIONS)
-    assert contents(directory) == before
+    assert as_kafka_reads(contents(directory)) == before
 
 
 def test_the_fast_snapshot_writer_agrees_with_the_definition() -> None:

@@ -13,6 +13,7 @@ import pytest
 from klog.formats import message_set
 from klog.formats.errors import StorageError
 from klog.storage.files.disk import Disk
+from klog.storage.reading.producer_state import pack_snapshot, producers_in, unpack_snapshot
 from klog.storage.repair.recovery import plan_recovery
 from klog.storage.repair.recovery_plan import RecoverySettings
 from klog.storage.repair.recovery_run import run_recovery
@@ -20,6 +21,7 @@ from tests.corpora import Corpus, PartitionDirectory
 from tests.storage.partition_copies import (
     SETTINGS,
     after_kafka,
+    as_kafka_reads,
     batch_positions,
     contents,
     copied,
@@ -32,7 +34,7 @@ from tests.storage.partition_copies import (
 
 def recovered(directory: Path, root: Path, settings: RecoverySettings = SETTINGS) -> dict[str, bytes]:
     run_recovery(plan_recovery(str(directory), settings), settings, str(root / "quarantine"))
-    return contents(directory)
+    return as_kafka_reads(contents(directory))
 
 
 @pytest.mark.parametrize("partition", damaged(), ids=str)
@@ -194,6 +196,21 @@ def test_killed_at_any_step_and_run_again_it_ends_the_same(name: str, tmp_path: 
     partition = Corpus("corrupt-k39").log_dir().partition(f"c-b.{name}-0")
     expected = after_kafka(partition)
     assert killed_at_each_step(tmp_path, lambda root: copied(partition, root), expected) >= 4
+
+
+def test_a_snapshot_that_knows_more_batches_is_left_as_it_is(tmp_path: Path) -> None:
+    directory = copied(Corpus("corrupt-k39").log_dir().partition("c-b.no-snapshots-0"), tmp_path)
+    recovered(directory, tmp_path)
+    before = contents(directory)
+    snapshots = [unpack_snapshot(data) for name, data in before.items() if name.endswith(".snapshot")]
+    assert max(len(entries) - len({entry.producer_id for entry in entries}) for entries in snapshots) > 0
+    assert plan_recovery(str(directory), SETTINGS).steps == ()
+    recovered(directory, tmp_path)
+    assert contents(directory) == before
+    # Kafka's own has the last one of each producer only, and stays, too.
+    for path in directory.glob("*.snapshot"):
+        path.write_bytes(pack_snapshot(producers_in(path.read_bytes())))
+    assert plan_recovery(str(directory), SETTINGS).steps == ()
 
 
 @pytest.mark.parametrize("old_index", [b"", b"the index of a segment that went"])

@@ -19,7 +19,7 @@ from klog.storage.repair.segment_scan import IndexSettings
 from tests.corpora import Corpus
 from tests.peers import KafkaPeer
 from tests.peers.load_server import LoadServer
-from tests.storage.partition_copies import batch_positions, contents
+from tests.storage.partition_copies import as_kafka_reads, batch_positions, contents
 
 pytestmark = pytest.mark.kafka
 
@@ -149,6 +149,6 @@ def test_damage_is_recovered_as_kafka_does(
         return
     assert plan.log_end_offset == loaded.log_end_offset
     expected = {name: data for name, data in contents(theirs).items() if not name.endswith(".deleted")}
-    got = contents(ours)
+    got = as_kafka_reads(contents(ours))
     assert got.keys() == expected.keys()
     assert [name for name in got if got[name] != expected[name]] == []

@@ -1,9 +1,8 @@
 """Tracks the producers of a log: duplicates, sequences, epochs and open transactions.
 
 Rules: KIP-98 and Kafka's `ProducerStateManager`, `ProducerStateEntry`, `ProducerAppendInfo`. The last five
-batches of a producer are remembered, so that a retried batch is recognised; a snapshot keeps only the last
-one. `klog.storage.reading.producer_state` replays a log in recovery without checks, and provides the first
-state.
+batches of a producer are remembered, so that a retried batch is recognised. A snapshot keeps them, too.
+`klog.storage.reading.producer_state` replays a log in recovery without checks, and provides the first state.
 """
 
 from __future__ import annotations
@@ -132,8 +131,13 @@ class Producers:
         return len(self.by_id)
 
     def entries(self) -> dict[int, ProducerEntry]:
-        """The entries of a snapshot."""
+        """The last entry of each producer in a snapshot."""
         return {producer_id: producer.entry() for producer_id, producer in self.by_id.items()}
+
+    def batches(self, producer_id: int, epoch: int) -> Iterable[SentBatch]:
+        """The last batches that a known producer has written in its epoch, oldest first."""
+        producer = self.by_id[producer_id]
+        return producer.batches if producer.epoch == epoch else ()
 
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
         """Whether the producer has begun a transaction in this epoch that no marker has ended."""

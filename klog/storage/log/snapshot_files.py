@@ -15,7 +15,6 @@ from klog.formats.names import FileKind, FileState, segment_file
 from klog.storage.files.partition_files import list_partition
 from klog.storage.log.open_file import sync_file
 from klog.storage.log.producers import Producers
-from klog.storage.reading.producer_history import History
 from klog.storage.reading.producer_state import pack_snapshot
 from klog.storage.repair.producer_snapshots import Snapshots
 
@@ -44,7 +43,7 @@ class SnapshotFiles:
             return
         # Not forced to disk here: the flush after a roll does that, and recovery can do without it.
         with open(self.path(offset), "wb") as file:
-            file.write(pack_snapshot(producers.entries()))
+            file.write(pack_snapshot(producers.entries(), producers.batches))
         self.latest = offset
 
     def flush(self, offset: int) -> None:
@@ -81,7 +80,6 @@ class SnapshotFiles:
         Raises `OSError`, `StorageError`.
         """
         present = list_partition(self.directory).snapshots
-        history = History()
         snapshots = Snapshots(
             {offset: self.path(offset) for offset in present},
             now_ms=now_ms,
@@ -89,7 +87,6 @@ class SnapshotFiles:
             on_bad=lambda offset, error: logger.warning(
                 "%s: %s; it is removed", self.path(offset), error.what
             ),
-            history=history,
         )
         if not replay and not present:
             producers = Producers((), end_offset)
@@ -103,7 +100,7 @@ class SnapshotFiles:
             with open(self.path(offset), "wb") as file:
                 file.write(data)
         self.latest = state.snapshot_offset
-        return Producers(state.producers.values(), end_offset, history)
+        return Producers(state.producers.values(), end_offset, state.history)
 
     def discard(self, offset: int) -> str | None:
         """Rename the snapshot of a deleted segment to `.deleted`; its new path, None if there is none."""

@@ -1,4 +1,4 @@
-"""What a log that is appended to knows of its producers in addition to what a snapshot holds.
+"""What a log that is appended to knows of its producers in addition to the last batch of each.
 
 Rules: Kafka's `ProducerStateEntry` (five batches for each producer, to recognise a retried one) and
 `ProducerStateManager` (transactions whose markers are not replicated yet). A replay of the log collects it.

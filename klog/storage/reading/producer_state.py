@@ -1,15 +1,15 @@
 """The producers of a log as its batches show them: last sequences, open and aborted transactions.
 
 Rules: Kafka's `ProducerStateManager`, `ProducerAppendInfo` and `TransactionIndex` for batches that are
-already in the log (KIP-98: replication origin, so nothing is refused). The state holds what a snapshot
-stores: the last batch of each producer. The caller passes the time. `producer_snapshots` decides which
-snapshot to start from.
+already in the log (KIP-98: replication origin, so nothing is refused). The state holds the last batch of each
+producer, its history the ones before. The caller passes the time. `producer_snapshots` decides which snapshot
+to start from.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from klog.formats.checksums import Bytes, crc32c
@@ -33,7 +33,7 @@ from klog.formats.wrapping import last_sequence, wrap_int32
 from klog.kernel import kernel
 from klog.kernel.columns import BatchTable, RecordTable
 from klog.kernel.markers import BadMarker, bad_marker, decoded_marker
-from klog.storage.reading.producer_history import BATCHES_REMEMBERED, History, sent_batch
+from klog.storage.reading.producer_history import BATCHES_REMEMBERED, History, SentBatch, sent_batch
 
 DEFAULT_PRODUCER_EXPIRATION_MS: Final = 86_400_000
 
@@ -83,21 +83,25 @@ class ProducerState:
         )  # (producer, offset) of markers that ended no open transaction
         self.complaints: list[tuple[int, str]] = []
         self.bad_markers: list[BadMarker] = []
-        self._history = history
+        self.history = history
 
     def load(self, entries: Iterable[ProducerEntry], now_ms: int = 0, expiration_ms: int = INT64_MAX) -> None:
         """Add the entries of a snapshot, without producers that were idle too long and have no open
-        transaction. By default all are added.
+        transaction. By default all are added. Of several entries of a producer the last one counts.
         """
         for entry in entries:
             if entry.txn_first_offset < 0 and now_ms - entry.timestamp >= expiration_ms:
                 continue
             self.producers[entry.producer_id] = entry
-            if self._history is not None and entry.last_offset >= 0:
+            if self.history is not None and entry.last_offset >= 0:
                 batch = sent_batch(*entry[2:6])
-                self._history.sent(entry.producer_id, entry.epoch, batch)
+                self.history.sent(entry.producer_id, entry.epoch, batch)
             if entry.txn_first_offset >= 0:
                 self.open_txns[entry.txn_first_offset] = entry.producer_id
+
+    def snapshot(self) -> bytes:
+        """The bytes of a snapshot of this state."""
+        return pack_snapshot(self.producers, _no_batches if self.history is None else self.history.batches)
 
     def take(self, data: Bytes, table: BatchTable, first: int = 0, last: int | None = None) -> int:
         """Follow the batches `first` to `last` (exclusive) of `table`, scanned from `data`.
@@ -115,7 +119,7 @@ class ProducerState:
             if self.open_txns or any(value & _TRANSACTION_BITS for value in attributes):
                 return self._take_each(data, table, first, last)
             self._take_last(table, {pid: row for row, pid in enumerate(producer_ids, first)})
-            if self._history is not None:
+            if self.history is not None:
                 self._note_batches(table, producer_ids, first)
         self._advance(table, last)
         return last
@@ -150,12 +154,12 @@ class ProducerState:
                 self._note_batch(table, row)
 
     def _note_batch(self, table: BatchTable, row: int) -> None:
-        if self._history is not None:
+        if self.history is not None:
             last_offset = table.last_offset[row]
             delta = wrap_int32(last_offset - table.base_offset[row])
             last = last_sequence(table.base_sequence[row], delta)
             batch = sent_batch(last, last_offset, delta, table.max_timestamp[row])
-            self._history.sent(table.producer_id[row], table.producer_epoch[row], batch)
+            self.history.sent(table.producer_id[row], table.producer_epoch[row], batch)
 
     def _append(self, table: BatchTable, row: int, entry: ProducerEntry) -> None:
         last_offset = table.last_offset[row]
@@ -223,8 +227,8 @@ class ProducerState:
 
     def _complete(self, entry: ProducerEntry, offset: int, *, aborted: bool) -> None:
         first_offset = entry.txn_first_offset
-        if self._history is not None:
-            self._history.ended.append((first_offset, offset))
+        if self.history is not None:
+            self.history.ended.append((first_offset, offset))
         if aborted:
             others = [first for first, pid in self.open_txns.items() if pid != entry.producer_id]
             stable = min(others, default=offset + 1)
@@ -243,16 +247,51 @@ def unpack_aborted(data: Bytes) -> list[AbortedTxn]:
     return [AbortedTxn(*fields[1:]) for fields in TXN_INDEX_ENTRY.iter_unpack(memoryview(data)[:whole])]
 
 
-def pack_snapshot(producers: dict[int, ProducerEntry]) -> bytes:
-    """The bytes of a producer snapshot, entries in the order in which Kafka's hash map would give them."""
-    body = b"".join(SNAPSHOT_ENTRY.pack(*producers[pid]) for pid in hash_map_order(list(producers)))
-    packed = SNAPSHOT_HEADER.pack(SNAPSHOT_VERSION, 0, len(producers)) + body
+def _no_batches(producer_id: int, epoch: int) -> Iterable[SentBatch]:  # noqa: ARG001
+    return ()
+
+
+def pack_snapshot(
+    producers: Mapping[int, ProducerEntry],
+    batches: Callable[[int, int], Iterable[SentBatch]] = _no_batches,
+) -> bytes:
+    """The bytes of a producer snapshot, producers in the order in which Kafka's hash map would give them.
+
+    `batches` are the last ones of a producer in an epoch, oldest first. Each gets an entry of its own, before
+    the producer's. Kafka, which has one entry for each producer, keeps the last it reads: the producer's.
+    """
+    entries = [
+        SNAPSHOT_ENTRY.pack(*stored)
+        for producer_id in hash_map_order(list(producers))
+        for stored in _stored(producers[producer_id], batches)
+    ]
+    body = b"".join(entries)
+    packed = SNAPSHOT_HEADER.pack(SNAPSHOT_VERSION, 0, len(entries)) + body
     crc = crc32c(memoryview(packed)[SNAPSHOT_CRC_FROM:])
-    return SNAPSHOT_HEADER.pack(SNAPSHOT_VERSION, crc, len(producers)) + body
+    return SNAPSHOT_HEADER.pack(SNAPSHOT_VERSION, crc, len(entries)) + body
+
+
+def _stored(
+    entry: ProducerEntry, batches: Callable[[int, int], Iterable[SentBatch]]
+) -> Iterable[ProducerEntry]:
+    """The entries of one producer. None of a batch may outlive the last one, with which Kafka expires it."""
+    for batch in batches(entry.producer_id, entry.epoch):
+        if batch.last_sequence >= 0 and batch.last_offset < entry.last_offset:
+            yield entry._replace(
+                last_sequence=batch.last_sequence,
+                last_offset=batch.last_offset,
+                offset_delta=batch.last_offset - batch.first_offset,
+                timestamp=min(batch.timestamp, entry.timestamp),
+                txn_first_offset=_NO_OFFSET,
+            )
+    yield entry
 
 
 def unpack_snapshot(data: Bytes) -> list[ProducerEntry]:
-    """The entries of a producer snapshot. Raises `FormatError` if a broker would call it corrupt."""
+    """The entries of a producer snapshot, the last of each producer being the producer's own.
+
+    Raises `FormatError` if a broker would call it corrupt.
+    """
     cure = "a broker deletes it and takes the next older one; `klog rebuild-index --snapshots` rebuilds it"
     if len(data) < SNAPSHOT_HEADER_BYTES:
         raise FormatError(
@@ -275,6 +314,11 @@ def unpack_snapshot(data: Bytes) -> list[ProducerEntry]:
         ProducerEntry(*fields)
         for fields in SNAPSHOT_ENTRY.iter_unpack(memoryview(data)[SNAPSHOT_HEADER_BYTES:end])
     ]
+
+
+def producers_in(data: Bytes) -> dict[int, ProducerEntry]:
+    """The producers in a snapshot as Kafka reads them: the last entry of each. Raises `FormatError`."""
+    return {entry.producer_id: entry for entry in unpack_snapshot(data)}
 
 
 def newest_state(

@@ -16,7 +16,7 @@ from klog.kernel.markers import BadMarker
 from klog.storage.files.chunks import chunks
 from klog.storage.files.files import open_for_reading, read_whole
 from klog.storage.reading.producer_history import History
-from klog.storage.reading.producer_state import ProducerState, newest_state, pack_snapshot
+from klog.storage.reading.producer_state import ProducerState, newest_state
 from klog.storage.repair.segment_split import OpenSegment
 
 _ENDS_EARLY: Final = BadMarker("batches end early", "CorruptRecordException")
@@ -52,8 +52,7 @@ class Snapshots:
 
     `now_ms` and `expiration_ms` decide which idle producers are forgotten when a snapshot is loaded.
     `replayed` are the base offsets of the segments that were read. `end_bytes` is the future end of segments
-    that will be cut, by base offset. `history`, if given, collects what the batches say and snapshots do not
-    keep.
+    that will be cut, by base offset. Each state has a history of its own.
     """
 
     def __init__(
@@ -65,7 +64,6 @@ class Snapshots:
         on_bad: OnBadSnapshot | None = None,
         on_unreadable: Callable[[str, BadMarker], None] | None = None,
         open_segment: OpenSegment = open_for_reading,
-        history: History | None = None,
     ) -> None:
         self._paths = dict(paths)
         self._now_ms = now_ms
@@ -74,7 +72,6 @@ class Snapshots:
         self._on_bad = on_bad
         self._on_unreadable = on_unreadable
         self._open_segment = open_segment
-        self._history = history
         self._taken: dict[int, bytes] = {}
         self._present: set[int] = set(paths)
         self.replayed: set[int] = set()
@@ -96,7 +93,7 @@ class Snapshots:
     def take(self, state: ProducerState) -> None:
         """Take a snapshot at the end of the state, if anything came after its last one."""
         if state.snapshot_offset < state.end_offset <= INT64_MAX:
-            self._taken[state.end_offset] = pack_snapshot(state.producers)
+            self._taken[state.end_offset] = state.snapshot()
             self._present.add(state.end_offset)
             state.snapshot_offset = state.end_offset
 
@@ -116,7 +113,7 @@ class Snapshots:
         self.drop([at for at in self.offsets if at > offset or at <= log_start_offset])
         if offset == fresh_end:
             # Kafka takes a new state for one that is up to date.
-            state = ProducerState(max(fresh_end, log_start_offset), self._history)
+            state = ProducerState(max(fresh_end, log_start_offset), History())
             state.snapshot_offset = max(self.offsets, default=log_start_offset)
         else:
             state = self._newest(log_start_offset)
@@ -133,10 +130,10 @@ class Snapshots:
             on_bad=self._drop_bad,
             now_ms=self._now_ms,
             expiration_ms=self._expiration_ms,
-            history=self._history,
+            history=History(),
         )
         if state is None:
-            state = ProducerState(log_start_offset, self._history)
+            state = ProducerState(log_start_offset, History())
             state.snapshot_offset = log_start_offset
         return state
 

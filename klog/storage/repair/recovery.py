@@ -30,6 +30,7 @@ from klog.storage.files.sparse_files import only_zeros_follow
 from klog.storage.reading.producer_state import (
     ProducerState,
     pack_aborted,
+    producers_in,
 )
 from klog.storage.repair.leader_epochs import LeaderEpochs
 from klog.storage.repair.producer_snapshots import Snapshots
@@ -376,5 +377,14 @@ def _snapshot_steps(work: Recovery) -> list[Step]:
     ]
     for offset in sorted(wanted & set(taken)):
         name = segment_file(FileKind.PRODUCER_SNAPSHOT, offset)
-        steps.extend(write_if_different(name, on_disk.get(offset), taken[offset]))
+        if not _has_producers(on_disk.get(offset), taken[offset]):
+            steps.extend(write_if_different(name, on_disk.get(offset), taken[offset]))
     return steps
+
+
+def _has_producers(path: str | None, snapshot: bytes) -> bool:
+    """Whether Kafka reads the same producers from the file at `path`. It may know other batches of them."""
+    try:
+        return path is not None and producers_in(read_whole(path)) == producers_in(snapshot)
+    except FormatError:
+        return False

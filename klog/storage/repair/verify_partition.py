@@ -15,10 +15,12 @@ from klog.formats.errors import FormatError, KlogError
 from klog.formats.names import FileKind, FileName, FileState
 from klog.storage.files.files import GZIP_SUFFIX, read_small
 from klog.storage.files.partition_files import PartitionFiles, list_partition
-from klog.storage.reading.producer_state import ProducerEntry, ProducerState, unpack_snapshot
+from klog.storage.reading.producer_state import ProducerEntry, ProducerState, producers_in
 from klog.storage.repair.problem import REBUILD, RECOVER, Problem, note
 from klog.storage.repair.producer_snapshots import replay
 from klog.storage.repair.verify_segment import SegmentFacts
+
+Snapshot = dict[int, ProducerEntry]
 
 _TRANSIENT = {
     FileState.DELETED: ("is a file whose deletion was under way", "deletes it at its next start"),
@@ -120,11 +122,11 @@ def _snapshots(
 ) -> list[Problem]:
     """Check snapshots by themselves and, with `compare`, against the batches if these are undamaged."""
     problems: list[Problem] = []
-    valid: dict[int, list[ProducerEntry]] = {}
+    valid: dict[int, Snapshot] = {}
     for offset in files.snapshots:
         path = files.file(FileKind.PRODUCER_SNAPSHOT, offset)
         try:
-            valid[offset] = unpack_snapshot(read_small(path))
+            valid[offset] = producers_in(read_small(path))
         except KlogError as error:
             kafka = "deletes it and takes the next older one"
             cure = f"{REBUILD} --snapshots"
@@ -140,14 +142,14 @@ def _snapshots(
 
 
 def _against_replay(
-    files: PartitionFiles, segments: list[SegmentFacts], valid: dict[int, list[ProducerEntry]]
+    files: PartitionFiles, segments: list[SegmentFacts], valid: dict[int, Snapshot]
 ) -> list[Problem]:
     """Compare snapshots with the batches, from the log's first snapshot on."""
     problems: list[Problem] = []
     first = segments[0].base_offset
     state = ProducerState(first)
     if first in valid:
-        state.load(valid[first])
+        state.load(valid[first].values())
     for facts in segments:
         problems += _compare(files, facts.base_offset, valid, state)
         replay(state, files.file(FileKind.LOG, facts.base_offset))
@@ -159,9 +161,9 @@ def _against_replay(
 
 
 def _compare(
-    files: PartitionFiles, offset: int, valid: dict[int, list[ProducerEntry]], state: ProducerState
+    files: PartitionFiles, offset: int, valid: dict[int, Snapshot], state: ProducerState
 ) -> list[Problem]:
-    for entry in valid.get(offset, ()):
+    for entry in valid.get(offset, {}).values():
         what = _behind(entry, state.producers.get(entry.producer_id), offset)
         if what is not None:
             path = files.file(FileKind.PRODUCER_SNAPSHOT, offset)

@@ -60,12 +60,47 @@ def test_after_a_cut_the_batches_that_are_left_are_remembered_as_before(log: Par
     for sequence in range(4, 8):
         append(log, idempotent(sequence))
     log.truncate_to(10)
-    # The snapshot that was taken when the log rolled keeps the last one of those before it.
-    assert [append(log, idempotent(sequence)).duplicate for sequence in (3, 4, 5)] == [True] * 3
+    assert [append(log, idempotent(sequence)).duplicate for sequence in range(1, 6)] == [True] * 5
     assert append(log, idempotent(6)).duplicate is False
     log.truncate_to(7)
     again = [append(log, idempotent(sequence, producer=8, epoch=1)) for sequence in range(3)]
     assert [(each.first_offset, each.duplicate) for each in again] == [(1, True), (3, True), (5, True)]
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("rolled_after", [0, 3, 7])
+def test_after_a_restart_a_batch_sent_again_is_one_of_the_last_five_as_before(
+    tmp_path: Path, clean: bool, rolled_after: int
+) -> None:
+    log = new_log(tmp_path)
+    for sequence in range(7):
+        append(log, idempotent(sequence, timestamp=NOW_MS - sequence))
+        append(log, idempotent(0, producer=8, epoch=sequence))
+        if sequence + 1 == rolled_after:
+            log.roll()
+    if clean:
+        log.close()
+    else:
+        log.release()
+    again, _ = reload(log, tmp_path, clean=clean, recovery_point=log.recovery_point)
+    told = [append(again, idempotent(sequence)) for sequence in range(2, 7)]
+    assert [(each.first_offset, each.duplicate) for each in told] == [
+        (2 * sequence, True) for sequence in range(2, 7)
+    ]
+    assert refused(again, idempotent(1)) == "OUT_OF_ORDER_SEQUENCE_NUMBER"
+    # Batches of an epoch that is over are not.
+    assert append(again, idempotent(0, producer=8, epoch=6)).duplicate
+    assert refused(again, idempotent(0, producer=8, epoch=5)) == "INVALID_PRODUCER_EPOCH"
+    assert append(again, idempotent(7)).duplicate is False
+
+
+def test_the_batches_of_a_producer_expire_together(tmp_path: Path) -> None:
+    log = new_log(tmp_path)
+    append(log, idempotent(0, timestamp=NOW_MS + 1000))
+    append(log, idempotent(1, timestamp=NOW_MS - 1000))
+    log.close()
+    again, _ = reload(log, tmp_path, clean=True, producer_expiration_ms=500)
+    assert again.producers.is_empty
 
 
 def test_a_cut_brings_back_no_producer_where_all_were_forgotten(log: PartitionLog) -> None:
