@@ -7,11 +7,11 @@ up again; without a limit, because a transaction that is decided must end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from klog.coordinator.transactions.values import MarkersToWrite
+from klog.coordinator.transactions.values import MarkersToWrite, OnWritten
 from klog.formats.names import TopicPartition
 from klog.protocol.error_codes import ErrorCode
 
@@ -23,8 +23,6 @@ LeaderOf = Callable[[TopicPartition], int]
 
 MarkerErrors = dict[int, dict[TopicPartition, ErrorCode]]
 """What became of markers, by producer id and partition."""
-
-OnWritten = Callable[[Collection[TopicPartition]], None]
 
 _NOTHING_SAID: Final[Mapping[TopicPartition, ErrorCode]] = {}
 _ALL_WRITTEN: Final = frozenset((ErrorCode.NONE,))
@@ -61,11 +59,15 @@ class Entry(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of entries: partitions that are done, those to route again, those that are given up."""
+    """What became of entries: partitions that are done, those to route again, those that are given up.
+
+    Those whose log knows a newer epoch of the producer are `superseded`.
+    """
 
     done: tuple[Entry, ...] = ()
     again: tuple[Entry, ...] = ()
     refused: tuple[tuple[Entry, ErrorCode], ...] = ()
+    superseded: tuple[Entry, ...] = ()
 
 
 def judged(entries: Iterable[Entry], answer: MarkerErrors) -> Outcome:
@@ -73,6 +75,7 @@ def judged(entries: Iterable[Entry], answer: MarkerErrors) -> Outcome:
     done: list[Entry] = []
     again: list[Entry] = []
     refused: list[tuple[Entry, ErrorCode]] = []
+    superseded: list[Entry] = []
     for entry in entries:
         producer_id = entry.transaction.wanted.marker.producer.producer_id
         errors = answer.get(producer_id, _NOTHING_SAID)
@@ -89,11 +92,14 @@ def judged(entries: Iterable[Entry], answer: MarkerErrors) -> Outcome:
             done.append(entry._replace(partitions=frozenset(written)))
         if unwritten:
             again.append(Entry(entry.transaction, frozenset(unwritten), entry.failures + 1))
+        newer = by_error.pop(ErrorCode.INVALID_PRODUCER_EPOCH, None)
+        if newer:
+            superseded.append(entry._replace(partitions=frozenset(newer)))
         refused += [
             (entry._replace(partitions=frozenset(by_error[error])), error)
             for error in by_error.keys() - _DONE - _TRY_AGAIN
         ]
-    return Outcome(tuple(done), tuple(again), tuple(refused))
+    return Outcome(tuple(done), tuple(again), tuple(refused), tuple(superseded))
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from klog.client.retry import RetryPolicy
-from klog.coordinator.transactions.values import MarkersToWrite
+from klog.coordinator.transactions.values import MarkersToWrite, OnWritten
 from klog.drivers.driver import FOR_A_CALL, Driver, Send, Wait
 from klog.drivers.marker_queues import (
     UNKNOWN,
@@ -23,7 +23,6 @@ from klog.drivers.marker_queues import (
     LeaderOf,
     MarkerErrors,
     MarkerQueues,
-    OnWritten,
     Transaction,
     judged,
 )
@@ -118,6 +117,19 @@ class _MarkerDriver(Driver[MarkerRequest, MarkerErrors]):
         for entry in outcome.done:
             if queues.written(entry):
                 self._effects.append(partial(entry.transaction.on_written, entry.partitions))
+        for entry in outcome.superseded:
+            wanted = entry.transaction.wanted
+            logger.warning(
+                "transactional id %s: %s know a newer epoch of its producer than the marker %s:"
+                " __transaction_state-%d has lost records of the id. What is open there is aborted, and the"
+                " id gets a new producer id. `klog transactions find-hanging` shows what is open elsewhere",
+                wanted.transactional_id,
+                _named(entry.partitions),
+                wanted.marker,
+                wanted.coordinator_partition,
+            )
+            if queues.written(entry):
+                self._effects.append(partial(entry.transaction.on_written, entry.partitions, superseded=True))
         for entry, error in outcome.refused:
             wanted = entry.transaction.wanted
             logger.error(

@@ -96,7 +96,7 @@ def old_isr_answers() -> Any:
     return stack
 
 
-def _ignore(_partitions: Any) -> None:
+def _ignore(_partitions: Any, **_superseded: bool) -> None:
     """Nobody wants to know of the second marker."""
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from klog.coordinator.transactions.values import MarkersToWrite
-from klog.drivers.marker_queues import UNKNOWN, OnWritten
+from klog.coordinator.transactions.values import MarkersToWrite, OnWritten
+from klog.drivers.marker_queues import UNKNOWN
 from klog.drivers.markers import (
     LeaderLookup,
     MarkerRequest,
@@ -48,9 +48,9 @@ class MarkerLoop:
         self._latest: dict[int, int] = {}
 
     def send(self, wanted: MarkersToWrite, on_written: OnWritten) -> None:
-        def written(partitions: Any) -> None:
+        def written(partitions: Any, *, superseded: bool = False) -> None:
             self._broker.world.counts["markers"] += len(partitions)
-            on_written(partitions)
+            on_written(partitions, superseded=superseded)
 
         self._routes.add(wanted, written)
 

@@ -5,6 +5,7 @@ cdef class Transaction:
     cdef public object unmarked
     cdef object _last
     cdef object _fence_failed
+    cdef object _superseded
     cdef list _effects
 
     cpdef list take_effects(self)

@@ -53,6 +53,7 @@ class Transaction:
         "_effects",
         "_fence_failed",
         "_last",
+        "_superseded",
         "pending",
         "record",
         "transactional_id",
@@ -68,6 +69,8 @@ class Transaction:
         # The producer before the last change. It is not written: after a load it is not known.
         self._last = NO_PRODUCER
         self._fence_failed = False
+        # The partitions that know a newer epoch of the producer than the decided transaction has.
+        self._superseded: Partitions = _NO_PARTITIONS
         self._effects: list[Effect] = []
 
     def take_effects(self) -> list[Effect]:
@@ -280,7 +283,7 @@ class Transaction:
 
     def _send_markers(self, now_ms: int) -> None:
         record = self.record
-        self.unmarked = record.partitions
+        self.unmarked, self._superseded = record.partitions, _NO_PARTITIONS
         producer, timeout_ms, state, partitions, _, start_ms = record
         self.pending = TransactionRecord(
             producer, timeout_ms, _COMPLETED[state], _NO_PARTITIONS, now_ms, start_ms
@@ -290,16 +293,44 @@ class Transaction:
         else:
             self._complete()
 
-    def markers_written(self, prepared: TransactionRecord, partitions: Collection[TopicPartition]) -> None:
+    def markers_written(
+        self,
+        prepared: TransactionRecord,
+        partitions: Collection[TopicPartition],
+        *,
+        superseded: bool = False,
+    ) -> None:
         """Markers of the transaction with this record are written, or their partitions are gone.
 
-        What is reported of an earlier transaction, or again, has no effect.
+        Partitions are `superseded` if they know a newer epoch of the producer, so the transaction has ended
+        there long since. What is reported of an earlier transaction, or again, has no effect.
         """
         if self.record is not prepared or not self.unmarked:
             return
+        if superseded:
+            self._superseded |= self.unmarked.intersection(partitions)
         self.unmarked = self.unmarked.difference(partitions)
         if not self.unmarked:
+            if self._superseded and prepared.producer.epoch < INT16_MAX:
+                self._abort_all()
             self._complete()
+
+    def _abort_all(self) -> None:
+        """Complete by aborting what the producer has open in partitions that know a newer epoch of it.
+
+        The log of the coordinator has lost records of the id, and cannot tell what they were. The last epoch
+        fences all others, and the id gets a new producer id after it. Kafka waits for ever.
+        """
+        producer, timeout_ms, _, _, last_update_ms, start_ms = self.record
+        self._last = self._last._replace(epoch=NO_PRODUCER_EPOCH)
+        self.pending = TransactionRecord(
+            Producer(producer.producer_id, INT16_MAX),
+            timeout_ms,
+            TransactionState.PREPARE_ABORT,
+            self._superseded,
+            last_update_ms,
+            start_ms,
+        )
 
     def _complete(self) -> None:
         if self.pending is not None:

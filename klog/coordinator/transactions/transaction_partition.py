@@ -198,10 +198,10 @@ class TransactionPartition(OrderedEffects):
     def _send_markers(self, transaction: Transaction, wanted: SendMarkers) -> None:
         prepared = wanted.prepared
 
-        def written(partitions: Collection[TopicPartition]) -> None:
+        def written(partitions: Collection[TopicPartition], *, superseded: bool = False) -> None:
             with self.lock():
                 if not self.closed:
-                    transaction.markers_written(prepared, partitions)
+                    transaction.markers_written(prepared, partitions, superseded=superseded)
                     self.put_effects(transaction)
 
         committed = prepared.state is TransactionState.PREPARE_COMMIT

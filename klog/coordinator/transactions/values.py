@@ -69,15 +69,23 @@ class MarkersToWrite(NamedTuple):
     partitions: frozenset[TopicPartition]
 
 
+class OnWritten(Protocol):
+    """Is told of partitions that are done: written, or gone with their topic.
+
+    They are `superseded` if their logs refuse the marker, because they know a newer epoch of the producer.
+    """
+
+    def __call__(self, partitions: Collection[TopicPartition], *, superseded: bool = False) -> None: ...
+
+
 class MarkerSender(Protocol):
     """Writes markers on the leaders of partitions, as often as needed."""
 
-    def send(self, wanted: MarkersToWrite, on_written: Callable[[Collection[TopicPartition]], None]) -> None:
+    def send(self, wanted: MarkersToWrite, on_written: OnWritten) -> None:
         """Returns at once; `write_own` is to be called after it.
 
-        `on_written` gets the partitions that are done: written, or gone with their topic. It is called from
-        any thread, once or more often. If a leader refuses the marker for good (fenced), the rest is never
-        reported.
+        `on_written` is called from any thread, once or more often. If a leader refuses the marker for good
+        for another reason than the producer's epoch, the rest is never reported.
         """
 
     def write_own(self) -> None:

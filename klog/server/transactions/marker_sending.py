@@ -17,8 +17,8 @@ from functools import partial
 from typing import Final
 
 from klog.client.connection import ReconnectingConnection
-from klog.coordinator.transactions.values import MarkersToWrite
-from klog.drivers.marker_queues import UNKNOWN, LeaderOf, MarkerErrors, OnWritten
+from klog.coordinator.transactions.values import MarkersToWrite, OnWritten
+from klog.drivers.marker_queues import UNKNOWN, LeaderOf, MarkerErrors
 from klog.drivers.markers import (
     LeaderLookup,
     MarkerRequest,

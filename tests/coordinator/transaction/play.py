@@ -19,6 +19,7 @@ from klog.coordinator.transactions.values import (
     NO_PRODUCER,
     DescribedTransaction,
     MarkersToWrite,
+    OnWritten,
     Producer,
 )
 from klog.formats.names import TopicPartition
@@ -42,7 +43,6 @@ B = TopicPartition("b", 3)
 C = TopicPartition("c", 1)
 
 OnAppended = Callable[[Appended], None]
-OnWritten = Callable[[Collection[TopicPartition]], None]
 
 
 @dataclass
@@ -57,9 +57,9 @@ class Markers:
     def send(self, wanted: MarkersToWrite, on_written: OnWritten) -> None:
         done: set[TopicPartition] = set()
 
-        def report(partitions: Collection[TopicPartition]) -> None:
+        def report(partitions: Collection[TopicPartition], *, superseded: bool = False) -> None:
             done.update(partitions)
-            on_written(partitions)
+            on_written(partitions, superseded=superseded)
 
         self.sent.append((wanted, report))
         self.all_sent.append(wanted)

@@ -6,6 +6,7 @@ import pytest
 
 from klog.coordinator.transactions.transaction_partition import TransactionPartition
 from klog.coordinator.transactions.values import Producer, TransactionState
+from klog.formats.constants import INT16_MAX
 from klog.protocol.error_codes import ErrorCode
 from tests.coordinator.transaction.play import ID, START_MS, A, B, C, Play
 
@@ -263,6 +264,57 @@ def test_a_decision_without_partitions_completes_at_once(play: Play) -> None:
     assert play.state() == "CompleteAbort"
     assert play.markers.sent == []
     assert play.init(producer).error is NONE
+
+
+# -- partitions that know a newer epoch of the producer: __transaction_state has lost records ----------------
+
+
+@both
+def test_partitions_that_know_a_newer_epoch_end_the_transaction_and_the_producer_id(
+    play: Play, commit: bool
+) -> None:
+    producer = play.open(A, B)
+    play.end(producer, commit=commit)
+    ((_, report),) = play.markers.sent
+    play.markers.sent.clear()
+    report({A}, superseded=True)
+    assert play.init().error is CONCURRENT
+    report({B})
+    # What a later, lost transaction may have open there is aborted in the last epoch.
+    ((wanted, _),) = play.markers.sent
+    assert (wanted.partitions, wanted.marker.committed) == ({A}, False)
+    assert wanted.marker.producer == (producer.producer_id, INT16_MAX)
+    assert play.last_record().state is TransactionState.PREPARE_ABORT
+    play.markers.write_all()
+    assert play.state() == "CompleteAbort"
+    assert play.init(producer).error is FENCED
+    play.next_producer_id = producer.producer_id + 1
+    assert play.init().value.producer == (producer.producer_id + 1, 0)
+
+
+def test_the_last_epoch_is_superseded_by_nothing(play: Play) -> None:
+    play.end(play.open(A))
+    for _ in range(2):
+        ((_, report),) = play.markers.sent
+        play.markers.sent.clear()
+        report({A}, superseded=True)
+    assert (play.state(), play.markers.sent) == ("CompleteAbort", [])
+
+
+def test_the_abort_in_the_last_epoch_goes_on_after_a_load(play: Play) -> None:
+    play.end(play.open(A))
+    play.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
+    ((_, report),) = play.markers.sent
+    play.markers.sent.clear()
+    report({A}, superseded=True)
+    assert play.markers.sent == []
+    play.append_error = NONE
+    play.timer.fire()
+    assert play.state() == "PrepareAbort"
+    play.reload()
+    assert play.markers.sent[-1][0].marker.producer.epoch == INT16_MAX
+    play.markers.write_all()
+    assert play.state() == "CompleteAbort"
 
 
 # -- appends -------------------------------------------------------------------------------------------------

@@ -23,9 +23,12 @@ class Written:
 
     def __init__(self) -> None:
         self.calls: list[frozenset[TopicPartition]] = []
+        self.superseded: set[TopicPartition] = set()
 
-    def __call__(self, partitions: Collection[TopicPartition]) -> None:
+    def __call__(self, partitions: Collection[TopicPartition], *, superseded: bool = False) -> None:
         self.calls.append(frozenset(partitions))
+        if superseded:
+            self.superseded.update(partitions)
 
     @property
     def partitions(self) -> frozenset[TopicPartition]:

@@ -134,7 +134,6 @@ def test_an_answer_that_leaves_out_a_partition_does_not_count_for_it(queues: Mar
 @pytest.mark.parametrize(
     "error",
     [
-        ErrorCode.INVALID_PRODUCER_EPOCH,
         ErrorCode.TRANSACTION_COORDINATOR_FENCED,
         ErrorCode.CORRUPT_MESSAGE,
         ErrorCode.MESSAGE_TOO_LARGE,
@@ -147,6 +146,16 @@ def test_any_other_error_is_final(queues: MarkerQueues, error: ErrorCode) -> Non
     sent = transaction(markers(A0))
     queues.add(sent)
     assert judgement(queues, 1, a0=error).refused == ((Entry(sent, frozenset((A0,))), error),)
+
+
+def test_a_partition_that_knows_a_newer_epoch_of_the_producer_has_superseded_the_marker(
+    queues: MarkerQueues,
+) -> None:
+    sent = transaction(markers(A0, B0))
+    queues.add(sent)
+    outcome = judgement(queues, 1, a0=ErrorCode.INVALID_PRODUCER_EPOCH, b0=ErrorCode.NONE)
+    assert outcome.superseded == (Entry(sent, frozenset((A0,))),)
+    assert (outcome.done, outcome.refused) == ((Entry(sent, frozenset((B0,))),), ())
 
 
 def test_a_transaction_that_was_given_up_sends_nothing_more(queues: MarkerQueues) -> None:

@@ -204,7 +204,15 @@ def test_a_deleted_topic_needs_no_marker(cluster: Cluster) -> None:
     assert [topic.name for topic in cluster.brokers[1].requests[0].markers[0].topics] == ["a"]
 
 
-@pytest.mark.parametrize("error", [ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR])
+def test_a_marker_of_an_epoch_that_is_over_is_reported_as_superseded(cluster: Cluster, caplog) -> None:
+    cluster.brokers[1].errors = {A0: [ErrorCode.INVALID_PRODUCER_EPOCH]}
+    with caplog.at_level(logging.WARNING):
+        written = sent(cluster, markers(A0, B0))
+    assert (written.superseded, written.partitions) == ({A0}, {A0, B0})
+    assert "has lost records" in caplog.text
+
+
+@pytest.mark.parametrize("error", [ErrorCode.TRANSACTION_COORDINATOR_FENCED, ErrorCode.UNKNOWN_SERVER_ERROR])
 def test_a_marker_that_is_refused_for_good_is_logged_and_not_sent_again(
     cluster: Cluster, error: ErrorCode, caplog
 ) -> None:
