@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import resource
 import socket
 import struct
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -15,8 +18,10 @@ import pytest
 from klog.formats.errors import KlogError, UsageError
 from klog.server.metrics import metrics_server
 from klog.server.metrics.metrics_server import MetricsServer
+from tests.waiting import eventually
 
 TEXT = "up 1\n"
+CONNECTIONS = 2000
 
 
 @pytest.fixture
@@ -66,6 +71,60 @@ def test_bad_requests_and_lost_connections_are_not_logged(
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     assert scrape(server) == TEXT
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("path", ["/metrics/../../etc/passwd", "/%2e%2e/metrics", "/metrics%00"])
+def test_no_other_path_leads_anywhere(server: MetricsServer, path: str) -> None:
+    answer = asked(server, f"GET {path} HTTP/1.1\r\nHost: evil.example\r\n\r\n".encode())
+    assert answer.split(b" ", 2)[1] == b"404"
+    assert b"passwd" not in answer
+
+
+@pytest.mark.parametrize("host", [b"evil.example", b"<script>", b"\xff" * 100, b"127.0.0.1:1\r\nHost: again"])
+def test_the_host_that_a_client_names_does_not_come_back(server: MetricsServer, host: bytes) -> None:
+    answer = asked(server, b"GET /metrics HTTP/1.1\r\nHost: " + host + b"\r\n\r\n")
+    assert answer.endswith(TEXT.encode())
+    assert host not in answer
+
+
+@pytest.mark.parametrize("headers", [b"A: " + b"x" * 70_000 + b"\r\n", b"A: x\r\n" * 200])
+def test_too_many_headers_are_refused(server: MetricsServer, headers: bytes) -> None:
+    answer = asked(server, b"GET /metrics HTTP/1.1\r\n" + headers + b"\r\n")
+    assert answer.split(b" ", 2)[1] in (b"", b"431")
+    assert scrape(server) == TEXT
+
+
+def asked(server: MetricsServer, request: bytes) -> bytes:
+    """All that the server answers to these bytes."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as sock:
+        with contextlib.suppress(ConnectionError):
+            sock.sendall(request)
+        answer = b""
+        with contextlib.suppress(ConnectionError):
+            while piece := sock.recv(1 << 16):
+                answer += piece
+        return answer
+
+
+def test_thousands_of_connections_that_ask_nothing_keep_no_thread_and_nobody_from_scraping(
+    server: MetricsServer,
+) -> None:
+    before = threading.active_count()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    waiting = []
+    try:
+        address = ("127.0.0.1", server.port)
+        waiting += (
+            socket.create_connection(address, timeout=60) for _ in range(min(CONNECTIONS, hard // 2 - 100))
+        )
+        assert scrape(server) == TEXT
+        eventually(lambda: threading.active_count() - before <= metrics_server._MOST_CONNECTIONS + 1)
+    finally:
+        for sock in waiting:
+            sock.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    eventually(lambda: threading.active_count() <= before)
 
 
 def test_a_connection_without_a_request_is_closed_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import socket
 import sys
@@ -14,15 +15,46 @@ from typing import Final
 
 from klog.formats.errors import KlogError
 
+_Request = socket.socket | tuple[bytes, socket.socket]
+_Address = tuple[str, int] | str
+
 logger = logging.getLogger(__name__)
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 # How long to wait for a client, and after a connection that could not be accepted.
 _TIMEOUT_S: Final = 10
 _ACCEPT_BACKOFF_S: Final = 0.2
+_MOST_CONNECTIONS: Final = 64
 
 
 class _HttpServer(ThreadingHTTPServer):
+    """A thread for each connection. Beyond the most, the oldest is closed: clients that do not go on must not
+    keep descriptors from the logs, or others from scraping.
+    """
+
+    request_queue_size = 128  # connections that wait to be accepted
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        super().__init__(address, handler)
+        self._lock = threading.Lock()
+        self._open: dict[_Request, None] = {}  # in the order in which they came
+
+    def process_request(self, request: _Request, client_address: _Address) -> None:
+        with self._lock:
+            self._open[request] = None
+            oldest = next(iter(self._open)) if len(self._open) > _MOST_CONNECTIONS else None
+            if oldest is not None:
+                del self._open[oldest]
+                if isinstance(oldest, socket.socket):
+                    with contextlib.suppress(OSError):
+                        oldest.shutdown(socket.SHUT_RDWR)  # its thread closes it
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: _Request) -> None:
+        with self._lock:
+            self._open.pop(request, None)
+        super().shutdown_request(request)
+
     def get_request(self) -> tuple[socket.socket, tuple[str, int]]:
         try:
             return super().get_request()
