@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
 from klog.commands.kafka_tools.command_lines import AsKafka, tool_app
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_error, print_line, print_report
-from klog.commands.shared.option_sets import flag, option, optional
+from klog.commands.shared.option_sets import flag, optional
 from klog.commands.shared.output import OutputOptions, WatchOptions
 from klog.commands.shared.terminal import confirmed, count_of
 from klog.commands.shared.usage import did_you_mean
@@ -40,26 +40,24 @@ _WHO: Final = "Who and what"
 _CURRENT: Final = "Current ACLs for resource"
 
 
-def _names(name: str, metavar: str, summary: str, panel: str = _RESOURCE) -> Any:  # noqa: ANN401 (typer's own)
-    return option(panel, summary, name, metavar=metavar, show_default=False)
+def _resource(metavar: str, summary: str) -> Any:  # noqa: ANN401 (of the field's type)
+    return optional(None, f"{summary} (repeatable).", panel=_RESOURCE, metavar=metavar)
+
+
+def _entry(metavar: str, summary: str) -> Any:  # noqa: ANN401 (of the field's type)
+    return optional(None, summary, panel=_WHO, metavar=metavar)
 
 
 @dataclass(frozen=True, slots=True)
 class Resources:
     """The resources that ACLs are about."""
 
-    topic: Annotated[list[str] | None, _names("--topic", "TOPIC", "A topic; * for all (repeatable).")] = None
-    group: Annotated[list[str] | None, _names("--group", "GROUP", "A consumer group (repeatable).")] = None
+    topic: list[str] | None = _resource("TOPIC", "A topic; * for all")
+    group: list[str] | None = _resource("GROUP", "A consumer group")
     cluster: bool = flag("The cluster itself.", panel=_RESOURCE)
-    transactional_id: Annotated[
-        list[str] | None, _names("--transactional-id", "ID", "A transactional id (repeatable).")
-    ] = None
-    delegation_token: Annotated[
-        list[str] | None, _names("--delegation-token", "ID", "A delegation token (repeatable).")
-    ] = None
-    user_principal: Annotated[
-        list[str] | None, _names("--user-principal", "User:NAME", "A user, for tokens (repeatable).")
-    ] = None
+    transactional_id: list[str] | None = _resource("ID", "A transactional id")
+    delegation_token: list[str] | None = _resource("ID", "A delegation token")
+    user_principal: list[str] | None = _resource("User:NAME", "A user, for tokens")
     pattern_type: str = optional(
         "literal",
         "literal or prefixed; to list and remove also any, or match: all that apply to the name.",
@@ -100,21 +98,11 @@ class Resources:
 class Entries:
     """Who may do what from where."""
 
-    allow_principal: Annotated[
-        list[str] | None, _names("--allow-principal", "User:NAME", "Who may (repeatable).", _WHO)
-    ] = None
-    deny_principal: Annotated[
-        list[str] | None, _names("--deny-principal", "User:NAME", "Who may not (repeatable).", _WHO)
-    ] = None
-    allow_host: Annotated[
-        list[str] | None, _names("--allow-host", "IP", "From where. [default: *]", _WHO)
-    ] = None
-    deny_host: Annotated[
-        list[str] | None, _names("--deny-host", "IP", "From where not. [default: *]", _WHO)
-    ] = None
-    operation: Annotated[
-        list[str] | None, _names("--operation", "NAME", "Read, Write, ... [default: All]", _WHO)
-    ] = None
+    allow_principal: list[str] | None = _entry("User:NAME", "Who may (repeatable).")
+    deny_principal: list[str] | None = _entry("User:NAME", "Who may not (repeatable).")
+    allow_host: list[str] | None = _entry("IP", "From where. [default: *]")
+    deny_host: list[str] | None = _entry("IP", "From where not. [default: *]")
+    operation: list[str] | None = _entry("NAME", "Read, Write, ... [default: All]")
     producer: bool = flag("What a producer needs, with --topic.", panel=_WHO)
     consumer: bool = flag("What a consumer needs, with --topic and --group.", panel=_WHO)
     idempotent: bool = flag("With --producer: idempotent writes, for Kafka before 2.8.", panel=_WHO)
@@ -152,7 +140,7 @@ def _operation(text: str) -> AclOperation:
     return known[plain]
 
 
-Force = Annotated[bool, typer.Option("--yes", "-y", "--force", help="Do it without asking.")]
+_FORCE: Final = flag("Do it without asking.", "--yes", "-y", "--force")
 
 
 @app.command("list")
@@ -161,9 +149,7 @@ def list_acls(
     output: OutputOptions,
     watch: WatchOptions,
     resources: Resources,
-    principal: Annotated[
-        list[str] | None, _names("--principal", "User:NAME", "Only ACLs of this principal.", _WHO)
-    ] = None,
+    principal: list[str] | None = _entry("User:NAME", "Only ACLs of this principal."),
     as_kafka: AsKafka = False,
 ) -> None:
     """Show the ACLs of resources and principals, or all.
@@ -262,7 +248,7 @@ def remove_acls(
     output: OutputOptions,
     resources: Resources,
     entries: Entries,
-    yes: Force = False,
+    yes: bool = _FORCE,
     as_kafka: AsKafka = False,
 ) -> None:
     """Remove ACLs of resources: all of them, or those of principals. It shows them and asks first.

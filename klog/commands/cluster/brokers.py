@@ -13,7 +13,7 @@ import typer
 from klog.commands.kafka_tools.command_lines import tool_app
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_error
-from klog.commands.shared.option_sets import argument, flag
+from klog.commands.shared.option_sets import argument, flag, optional
 from klog.commands.shared.output import OutputOptions, WatchOptions
 from klog.formats.errors import KlogError
 
@@ -33,11 +33,6 @@ app = tool_app(
     ),
     default="list",
 )
-
-Broker = Annotated[
-    list[int] | None,
-    typer.Option("--broker", metavar="ID", help="Only this broker (repeatable).", show_default=False),
-]
 
 
 @app.command("list")
@@ -126,7 +121,10 @@ def show_configs(
 
 @app.command("api-versions")
 def show_api_versions(
-    connection: ConnectionOptions, output: OutputOptions, watch: WatchOptions, broker: Broker = None
+    connection: ConnectionOptions,
+    output: OutputOptions,
+    watch: WatchOptions,
+    broker: list[int] | None = optional(None, "Only this broker (repeatable).", metavar="ID"),
 ) -> None:
     """Show the APIs of each broker and the versions that it serves, as kafka-broker-api-versions prints them.
 

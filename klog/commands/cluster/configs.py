@@ -7,17 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Any
 
 import typer
-from typer.models import OptionInfo
 
 from klog.commands.cluster.assignments import parse_pairs, split_list, without_brackets
 from klog.commands.cluster.config_entities import EntityOptions
 from klog.commands.kafka_tools.command_lines import AsKafka, tool_app
 from klog.commands.shared.connection import ConnectionOptions, ValidateOnly
 from klog.commands.shared.messages import print_line, print_note, print_report
-from klog.commands.shared.option_sets import flag, option
+from klog.commands.shared.option_sets import flag, optional
 from klog.commands.shared.output import OutputOptions, WatchOptions
 from klog.commands.shared.properties import properties_file
 from klog.commands.shared.tables import show_table
@@ -40,9 +39,8 @@ app = tool_app(
 )
 
 
-def _option(name: str, metavar: str, summary: str) -> OptionInfo:
-    """An option whose default is not shown."""
-    return option(None, summary, name, metavar=metavar, show_default=False)
+def _change(metavar: str, summary: str) -> Any:  # noqa: ANN401 (of the parameter's type)
+    return optional(None, summary, metavar=metavar)
 
 
 @app.command("describe")
@@ -164,19 +162,13 @@ def _value(entry: ConfigEntry) -> str | None:
 def alter_configs(
     options: EntityOptions,
     connection: ConnectionOptions,
-    set_: Annotated[list[str] | None, _option("--set", "KEY=VALUE", "Set a config.")] = None,
-    delete: Annotated[list[str] | None, _option("--delete", "KEY", "Return to the default.")] = None,
-    append: Annotated[list[str] | None, _option("--append", "KEY=VALUE", "Add to a list.")] = None,
-    subtract: Annotated[list[str] | None, _option("--subtract", "KEY=VALUE", "Remove from a list.")] = None,
-    add_config: Annotated[
-        list[str] | None, _option("--add-config", "K=V,K=[V,V]", "--set, as for kafka-configs.")
-    ] = None,
-    add_config_file: Annotated[
-        Path | None, _option("--add-config-file", "FILE", "--set for each property of a file.")
-    ] = None,
-    delete_config: Annotated[
-        list[str] | None, _option("--delete-config", "K,K", "--delete, as for kafka-configs.")
-    ] = None,
+    set_: list[str] | None = _change("KEY=VALUE", "Set a config."),
+    delete: list[str] | None = _change("KEY", "Return to the default."),
+    append: list[str] | None = _change("KEY=VALUE", "Add to a list."),
+    subtract: list[str] | None = _change("KEY=VALUE", "Remove from a list."),
+    add_config: list[str] | None = _change("K=V,K=[V,V]", "--set, as for kafka-configs."),
+    add_config_file: Path | None = _change("FILE", "--set for each property of a file."),
+    delete_config: list[str] | None = _change("K,K", "--delete, as for kafka-configs."),
     validate_only: ValidateOnly = False,
     as_kafka: AsKafka = False,
 ) -> None:

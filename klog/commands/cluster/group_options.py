@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from klog.commands.shared.option_sets import argument, flag, option, optional
+from klog.commands.shared.option_sets import argument, flag, optional
 from klog.commands.shared.properties import text_of
 from klog.commands.shared.usage import missing
 from klog.formats.errors import UsageError
@@ -60,32 +60,24 @@ class OneGroup:
         return names.pop()
 
 
-def _rule(summary: str, name: str, metavar: str | None = None) -> Any:  # noqa: ANN401 (typer's own type)
-    return option(_RULES, summary, name, metavar=metavar, show_default=False)
+def _rule(metavar: str, summary: str) -> Any:  # noqa: ANN401 (of the field's type)
+    return optional(None, summary, panel=_RULES, metavar=metavar)
 
 
 @dataclass(frozen=True, slots=True)
 class ResetRules:
     """The rules of `reset-offsets`, of which one is given."""
 
-    to_earliest: Annotated[bool, _rule("The first offset.", "--to-earliest")] = False
-    to_latest: Annotated[bool, _rule("The end.", "--to-latest")] = False
-    to_current: Annotated[bool, _rule("The committed offset, or the end.", "--to-current")] = False
-    to_offset: Annotated[int | None, _rule("This offset.", "--to-offset", "N")] = None
-    shift_by: Annotated[
-        int | None, _rule("N offsets forward from the committed one, or back if negative.", "--shift-by", "N")
-    ] = None
-    to_datetime: Annotated[
-        str | None,
-        _rule("The first record of a time (YYYY-MM-DDTHH:mm:SS.sss, UTC) or later.", "--to-datetime", "TIME"),
-    ] = None
-    by_duration: Annotated[
-        str | None,
-        _rule("The first record of so long ago or later (P7D, PT1H30M).", "--by-duration", "DURATION"),
-    ] = None
-    from_file: Annotated[
-        Path | None, _rule("The offsets in a file of CSV, as --export prints it.", "--from-file", "FILE")
-    ] = None
+    to_earliest: bool = flag("The first offset.", panel=_RULES)
+    to_latest: bool = flag("The end.", panel=_RULES)
+    to_current: bool = flag("The committed offset, or the end.", panel=_RULES)
+    to_offset: int | None = _rule("N", "This offset.")
+    shift_by: int | None = _rule("N", "N offsets forward from the committed one, or back if negative.")
+    to_datetime: str | None = _rule(
+        "TIME", "The first record of a time (YYYY-MM-DDTHH:mm:SS.sss, UTC) or later."
+    )
+    by_duration: str | None = _rule("DURATION", "The first record of so long ago or later (P7D, PT1H30M).")
+    from_file: Path | None = _rule("FILE", "The offsets in a file of CSV, as --export prints it.")
 
     def rule(self, now_ms: int) -> Rule | None:
         """The rule that is given; None for `--from-file`. Raises UsageError unless it is just one."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -47,18 +47,12 @@ app = tool_app(
 )
 
 
-ExcludeInternal = Annotated[bool, typer.Option("--exclude-internal", help="Leave out Kafka's own topics.")]
-IfExists = Annotated[bool, typer.Option("--if-exists", help="Accept topics that do not exist.")]
-Assignment = Annotated[
-    str | None,
-    typer.Option(
-        "--replica-assignment",
-        metavar="0:1,1:2",
-        help="Brokers of each partition, the preferred leader first.",
-        show_default=False,
-    ),
-]
-ClusterDefault = typer.Option(min=1, metavar="N", help="[default: the cluster's]", show_default=False)
+_EXCLUDE_INTERNAL: Final = flag("Leave out Kafka's own topics.")
+_IF_EXISTS: Final = flag("Accept topics that do not exist.")
+_ASSIGNMENT: Final[str | None] = optional(
+    None, "Brokers of each partition, the preferred leader first.", metavar="0:1,1:2"
+)
+_CLUSTER_DEFAULT: Final[int | None] = optional(None, "[default: the cluster's]", metavar="N", least=1)
 
 
 @app.command("list")
@@ -67,7 +61,7 @@ def list_topics(
     connection: ConnectionOptions,
     output: OutputOptions,
     watch: WatchOptions,
-    exclude_internal: ExcludeInternal = False,
+    exclude_internal: bool = _EXCLUDE_INTERNAL,
     as_kafka: AsKafka = False,
 ) -> None:
     """Print the names of all topics; on a terminal with their sizes.
@@ -110,8 +104,8 @@ def describe_topics(
     shown: ShownPartitions,
     output: OutputOptions,
     watch: WatchOptions,
-    exclude_internal: ExcludeInternal = False,
-    if_exists: IfExists = False,
+    exclude_internal: bool = _EXCLUDE_INTERNAL,
+    if_exists: bool = _IF_EXISTS,
     as_kafka: AsKafka = False,
 ) -> None:
     """Show partitions, leaders, replicas and the configs that differ from the defaults.
@@ -214,9 +208,9 @@ def _row(partition: Partition) -> dict[str, object]:
 def create_topics(
     topics: NewTopics,
     connection: ConnectionOptions,
-    partitions: Annotated[int | None, ClusterDefault] = None,
-    replication_factor: Annotated[int | None, ClusterDefault] = None,
-    replica_assignment: Assignment = None,
+    partitions: int | None = _CLUSTER_DEFAULT,
+    replication_factor: int | None = _CLUSTER_DEFAULT,
+    replica_assignment: str | None = _ASSIGNMENT,
     config: list[str] | None = optional(None, "A topic config (repeatable).", metavar="KEY=VALUE"),
     if_not_exists: bool = flag("Accept topics that exist already."),
     validate_only: ValidateOnly = False,
@@ -272,8 +266,8 @@ def add_partitions(
         int,
         typer.Option(min=1, metavar="N", help="The new total number of partitions.", show_default=False),
     ] = ...,  # type: ignore[assignment]  # typer's way to require an option
-    replica_assignment: Assignment = None,
-    if_exists: IfExists = False,
+    replica_assignment: str | None = _ASSIGNMENT,
+    if_exists: bool = _IF_EXISTS,
     validate_only: ValidateOnly = False,
     config: list[str] | None = optional(None, "", "--config", "--delete-config", hidden=True),
     as_kafka: AsKafka = False,
@@ -313,8 +307,8 @@ def add_partitions(
 def delete_topics(
     topics: SomeTopics,
     connection: ConnectionOptions,
-    if_exists: IfExists = False,
-    exclude_internal: ExcludeInternal = False,
+    if_exists: bool = _IF_EXISTS,
+    exclude_internal: bool = _EXCLUDE_INTERNAL,
     yes: bool = flag("Delete without asking.", "--yes", "-y"),
     as_kafka: AsKafka = False,
 ) -> None:

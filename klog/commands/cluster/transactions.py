@@ -6,7 +6,7 @@ Subcommands and options have the names of `kafka-transactions`, and its command 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import typer
 
@@ -40,14 +40,9 @@ _MS_IN_MINUTE: Final = 60_000
 _NONE: Final = -1
 _NAMED_PARTITIONS: Final = 5
 
-
-def _number(name: str, summary: str) -> Any:  # noqa: ANN401 (typer's own type)
-    return typer.Option(name, metavar="N", min=0, help=summary, show_default=False)
-
-
-Topic = Annotated[str | None, typer.Option("--topic", metavar="TOPIC", help="The topic.", show_default=False)]
-Partition = Annotated[int | None, _number("--partition", "The partition.")]
-BrokerId = Annotated[int | None, _number("--broker-id", "Ask this broker, also as a follower.")]
+_TOPIC: Final[str | None] = optional(None, "The topic.", metavar="TOPIC")
+_PARTITION: Final[int | None] = optional(None, "The partition.", metavar="N", least=0)
+_BROKER_ID: Final[int | None] = optional(None, "Ask this broker, also as a follower.", metavar="N", least=0)
 
 
 def _started(start: int) -> int | None:
@@ -160,9 +155,9 @@ def describe_producers(
     connection: ConnectionOptions,
     output: OutputOptions,
     watch: WatchOptions,
-    topic: Topic = None,
-    partition: Partition = None,
-    broker_id: BrokerId = None,
+    topic: str | None = _TOPIC,
+    partition: int | None = _PARTITION,
+    broker_id: int | None = _BROKER_ID,
 ) -> None:
     """Show the producers that a partition remembers, and where their open transactions begin.
 
@@ -186,9 +181,9 @@ def find_hanging(
     connection: ConnectionOptions,
     output: OutputOptions,
     watch: WatchOptions,
-    topic: Topic = None,
-    partition: Partition = None,
-    broker_id: BrokerId = None,
+    topic: str | None = _TOPIC,
+    partition: int | None = _PARTITION,
+    broker_id: int | None = _BROKER_ID,
     max_transaction_timeout: int = optional(
         15,
         "transaction.max.timeout.ms of the brokers: younger transactions do not hang.",
@@ -252,13 +247,13 @@ def _hanging_row(found: OpenTransaction) -> dict[str, object]:
 @app.command("abort")
 def abort_transaction(
     connection: ConnectionOptions,
-    topic: Topic = None,
-    partition: Partition = None,
-    start_offset: Annotated[
-        int | None, _number("--start-offset", "Where the transaction begins (brokers since 3.0).")
-    ] = None,
-    producer_id: Annotated[int | None, _number("--producer-id", "For older brokers.")] = None,
-    producer_epoch: Annotated[int | None, _number("--producer-epoch", "For older brokers.")] = None,
+    topic: str | None = _TOPIC,
+    partition: int | None = _PARTITION,
+    start_offset: int | None = optional(
+        None, "Where the transaction begins (brokers since 3.0).", metavar="N", least=0
+    ),
+    producer_id: int | None = optional(None, "For older brokers.", metavar="N", least=0),
+    producer_epoch: int | None = optional(None, "For older brokers.", metavar="N", least=0),
     coordinator_epoch: int | None = optional(None, "For older brokers.", metavar="N"),
     yes: bool = flag("Abort without asking.", "--yes", "-y"),
 ) -> None:

@@ -40,17 +40,14 @@ _SALT_BYTES: Final = 24
 _CREDENTIAL: Final = re.compile(r"\[(?P<inner>.*)\]", re.DOTALL)
 
 Name = Annotated[str, typer.Argument(metavar="USER", help="The user.")]
-Mechanisms = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--mechanism",
-        metavar="NAME",
-        help="SCRAM-SHA-256 or SCRAM-SHA-512 (repeatable). [default: SCRAM-SHA-512]",
-        show_default=False,
-    ),
-]
-EntityType = Annotated[str | None, typer.Option("--entity-type", metavar="users", hidden=True)]
-EntityName = Annotated[str | None, typer.Option("--entity-name", "--user", metavar="USER", hidden=True)]
+_MECHANISMS: Final[list[str] | None] = optional(
+    None,
+    "SCRAM-SHA-256 or SCRAM-SHA-512 (repeatable). [default: SCRAM-SHA-512]",
+    "--mechanism",
+    metavar="NAME",
+)
+_ENTITY_TYPE: Final[str | None] = optional(None, "", "--entity-type", metavar="users", hidden=True)
+_ENTITY_NAME: Final[str | None] = optional(None, "", "--entity-name", "--user", metavar="USER", hidden=True)
 
 
 def mechanism_of(text: str) -> ScramMechanism:
@@ -70,8 +67,8 @@ def list_users(
     output: OutputOptions,
     watch: WatchOptions,
     users: list[str] | None = argument(None, "Only these users.", "[USER]..."),
-    entity_type: EntityType = None,
-    entity_name: EntityName = None,
+    entity_type: str | None = _ENTITY_TYPE,
+    entity_name: str | None = _ENTITY_NAME,
     as_kafka: AsKafka = False,
 ) -> None:
     """Show the users that have SCRAM credentials, with mechanisms and iterations. Nobody knows passwords.
@@ -127,7 +124,7 @@ def _check_type(entity_type: str | None) -> None:
 def set_password(
     connection: ConnectionOptions,
     user: Name,
-    mechanism: Mechanisms = None,
+    mechanism: list[str] | None = _MECHANISMS,
     iterations: int = optional(4096, "Rounds of hashing.", metavar="N", least=4096, most=16384),
     password_file: Path | None = optional(None, "A file whose first line is the password.", metavar="FILE"),
 ) -> None:
@@ -189,7 +186,7 @@ def _password(user: str, file: Path | None) -> str:
 def delete_user(
     connection: ConnectionOptions,
     user: Name,
-    mechanism: Mechanisms = None,
+    mechanism: list[str] | None = _MECHANISMS,
     yes: bool = flag("Do it without asking.", "--yes", "-y"),
 ) -> None:
     """Remove the SCRAM credentials of a user: all, or those of --mechanism. Asks; elsewhere it needs --yes.
@@ -223,8 +220,8 @@ def delete_user(
 @app.command("alter", hidden=True)
 def alter_user(
     connection: ConnectionOptions,
-    entity_type: EntityType = None,
-    entity_name: EntityName = None,
+    entity_type: str | None = _ENTITY_TYPE,
+    entity_name: str | None = _ENTITY_NAME,
     add_config: list[str] | None = optional(None, "", metavar="K=[...]"),
     delete_config: list[str] | None = optional(None, "", metavar="K,K"),
     as_kafka: AsKafka = False,  # noqa: ARG001 (the command is Kafka's only)

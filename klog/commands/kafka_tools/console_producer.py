@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Any, Final
 
 from klog.commands.shared.delivery import Acks, Codec, DeliveryOptions
-from klog.commands.shared.option_sets import flag, option, optional
+from klog.commands.shared.option_sets import flag, optional
 from klog.commands.shared.properties import given_properties, is_true, properties_file
 from klog.formats.errors import UsageError
 
 _KAFKA: Final = "As kafka-console-producer"
 
 
-def _hidden_number(name: str) -> object:
+def _hidden_number(name: str) -> Any:  # noqa: ANN401 (of the field's type)
     """An option of Kafka's tool about its own buffers and retries, which has no meaning here."""
-    return option(None, "", name, hidden=True, least=-1)
+    return optional(None, "", name, hidden=True, least=-1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +63,16 @@ class ConsoleProducerOptions:
     request_required_acks: str | None = optional(None, "As --acks.", panel=_KAFKA, metavar="ACKS")
     sync: bool = flag("Wait for each record before sending the next.", panel=_KAFKA)
     broker_list: str | None = optional(None, "", hidden=True)
-    batch_size: Annotated[int | None, _hidden_number("--batch-size")] = None
-    linger_ms: Annotated[int | None, _hidden_number("--timeout")] = None
-    max_memory_bytes: Annotated[int | None, _hidden_number("--max-memory-bytes")] = None
-    max_partition_bytes: Annotated[int | None, _hidden_number("--max-partition-memory-bytes")] = None
-    max_retries: Annotated[int | None, _hidden_number("--message-send-max-retries")] = None
-    metadata_expiry_ms: Annotated[int | None, _hidden_number("--metadata-expiry-ms")] = None
-    retry_backoff_ms: Annotated[int | None, _hidden_number("--retry-backoff-ms")] = None
-    socket_buffer_bytes: Annotated[int | None, _hidden_number("--socket-buffer-size")] = None
-    max_block_ms: Annotated[int | None, _hidden_number("--max-block-ms")] = None
-    request_timeout_ms: Annotated[int | None, _hidden_number("--request-timeout-ms")] = None
+    batch_size: int | None = _hidden_number("--batch-size")
+    linger_ms: int | None = _hidden_number("--timeout")
+    max_memory_bytes: int | None = _hidden_number("--max-memory-bytes")
+    max_partition_bytes: int | None = _hidden_number("--max-partition-memory-bytes")
+    max_retries: int | None = _hidden_number("--message-send-max-retries")
+    metadata_expiry_ms: int | None = _hidden_number("--metadata-expiry-ms")
+    retry_backoff_ms: int | None = _hidden_number("--retry-backoff-ms")
+    socket_buffer_bytes: int | None = _hidden_number("--socket-buffer-size")
+    max_block_ms: int | None = _hidden_number("--max-block-ms")
+    request_timeout_ms: int | None = _hidden_number("--request-timeout-ms")
     producer_mode: bool = flag("", "-P", hidden=True)
 
     def target(self, topic: str | None, values: Sequence[str]) -> tuple[str | None, list[str]]:

@@ -6,16 +6,15 @@ import json
 import time
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import typer
-from typer.models import OptionInfo
 
 from klog.commands.offline.locks import hold
 from klog.commands.offline.options import DryRun, JsonPerPartition, PartitionPaths, QuietUnlessChanged, Yes
 from klog.commands.shared.cells import human_bytes
 from klog.commands.shared.messages import print_error, print_line, print_note
-from klog.commands.shared.option_sets import flag, option, optional
+from klog.commands.shared.option_sets import flag, optional
 from klog.commands.shared.terminal import confirmed, count_of, note_slowness, progress
 from klog.formats.errors import KlogError, UsageError
 
@@ -28,37 +27,23 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def _topic_config(metavar: str, summary: str) -> OptionInfo:
-    return option(None, summary, metavar=metavar)
-
-
 @dataclass(frozen=True, slots=True)
 class TopicRules:
     """The configs of the topics."""
 
-    policy: Annotated[
-        str | None,
-        _topic_config(
-            "POLICY",
-            "The topics' cleanup.policy: compact, delete or compact,delete. Required unless --status is "
-            "given, since the directory does not contain it.",
-        ),
-    ] = None
-    min_dirty_ratio: Annotated[
-        str | None, _topic_config("RATIO", "min.cleanable.dirty.ratio [default: 0.5].")
-    ] = None
-    retention_ms: Annotated[
-        str | None, _topic_config("MS", "retention.ms, -1 for ever [default: a week].")
-    ] = None
-    retention_bytes: Annotated[
-        str | None, _topic_config("BYTES", "retention.bytes [default: -1, no limit].")
-    ] = None
-    delete_retention_ms: Annotated[
-        str | None, _topic_config("MS", "delete.retention.ms [default: a day].")
-    ] = None
-    segment_bytes: Annotated[str | None, _topic_config("BYTES", "segment.bytes [default: 1 GiB].")] = None
-    min_lag_ms: Annotated[str | None, _topic_config("MS", "min.compaction.lag.ms [default: 0].")] = None
-    max_lag_ms: Annotated[str | None, _topic_config("MS", "max.compaction.lag.ms [default: none].")] = None
+    policy: str | None = optional(
+        None,
+        "The topics' cleanup.policy: compact, delete or compact,delete. Required unless --status is "
+        "given, since the directory does not contain it.",
+        metavar="POLICY",
+    )
+    min_dirty_ratio: str | None = optional(None, "min.cleanable.dirty.ratio [default: 0.5].", metavar="RATIO")
+    retention_ms: str | None = optional(None, "retention.ms, -1 for ever [default: a week].", metavar="MS")
+    retention_bytes: str | None = optional(None, "retention.bytes [default: -1, no limit].", metavar="BYTES")
+    delete_retention_ms: str | None = optional(None, "delete.retention.ms [default: a day].", metavar="MS")
+    segment_bytes: str | None = optional(None, "segment.bytes [default: 1 GiB].", metavar="BYTES")
+    min_lag_ms: str | None = optional(None, "min.compaction.lag.ms [default: 0].", metavar="MS")
+    max_lag_ms: str | None = optional(None, "max.compaction.lag.ms [default: none].", metavar="MS")
     config: list[str] | None = optional(
         None, "Any other config of the topics (repeatable).", metavar="NAME=VALUE"
     )

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import typer
 
 from klog.commands.kafka_tools.dump_log.options import DEFAULT_FLAGS, KafkaOptions
-from klog.commands.offline.dump import options
-from klog.commands.offline.dump.options import DumpFormat
+from klog.commands.offline.dump.options import CheckOptions, DumpFormat, DumpOptions
 from klog.commands.offline.outputs import check_descriptor, output_file
 from klog.commands.shared.decoding.options import DecodingOptions
 from klog.commands.shared.records.plan import BytesMode, DumpPlan, Rows
@@ -25,7 +24,6 @@ from klog.commands.shared.records.problems import Problems
 from klog.commands.shared.records.selection_options import SelectionOptions
 from klog.commands.shared.terminal import note_slowness, stdout_bytes
 from klog.commands.shared.visible_output import visible_output
-from klog.formats.compression import DEFAULT_LIMIT_BYTES
 from klog.formats.errors import StorageError, UsageError
 from klog.storage.files.kafka_files import expand
 
@@ -34,20 +32,9 @@ if TYPE_CHECKING:
 
 
 def dump_segment(
-    paths: options.Paths = None,
-    files: options.Files = None,
-    format_: options.Format = None,
-    summary: options.Summary = False,
-    output: options.Output = None,
-    force: options.Force = False,
-    all_files: options.AllFiles = False,
-    batches: options.Batches = False,
-    bytes_: options.Bytes = BytesMode.AUTO,
-    *,
+    options: DumpOptions,
     selection: SelectionOptions,
-    verify: options.Verify = False,
-    strict: options.Strict = False,
-    max_decompressed_bytes: options.MaxDecompressedBytes = DEFAULT_LIMIT_BYTES,
+    checks: CheckOptions,
     decoding: DecodingOptions,
     kafka: KafkaOptions,
 ) -> None:
@@ -68,36 +55,30 @@ def dump_segment(
         klog dump-segment --files 00000000000000000000.log --print-data-log
     """
     flags = kafka.flags()
-    kafka_style = bool(files) or flags != DEFAULT_FLAGS
-    format_ = DumpFormat.JSONL if format_ is DumpFormat.JSON else format_
+    kafka_style = bool(options.files) or flags != DEFAULT_FLAGS
+    format_: DumpFormat | None = DumpFormat.JSONL if options.format is DumpFormat.JSON else options.format
     decoder = decoding.decoder()
     if decoder is not None:
-        format_ = _decoded_format(format_, bytes_, shows_records=not (summary or kafka_style or batches))
-    chosen = _chosen_format(format_, kafka_style=kafka_style, summary=summary, output=output)
+        shows_records = not (options.summary or kafka_style or options.batches)
+        format_ = _decoded_format(format_, options.bytes, shows_records=shows_records)
+    chosen = _chosen_format(format_, kafka_style=kafka_style, summary=options.summary, output=options.output)
     selected = selection.selection(datetime.now(UTC))
-    missed = Problems(strict=strict)
+    missed = Problems(strict=checks.strict)
     plan = DumpPlan(
-        files=tuple(expand(_paths(paths, files), all_kinds=all_files, on_problem=missed)),
-        rows=Rows.BATCHES if batches else Rows.RECORDS,
-        bytes_mode=bytes_ if decoder is None else BytesMode.BASE64,
+        files=tuple(expand(options.named(), all_kinds=options.all_files, on_problem=missed)),
+        rows=Rows.BATCHES if options.batches else Rows.RECORDS,
+        bytes_mode=options.bytes if decoder is None else BytesMode.BASE64,
         selection=selected,
-        verify=verify,
-        strict=strict,
+        verify=checks.verify,
+        strict=checks.strict,
         kafka=flags,
-        output=output,
-        force=force,
-        max_decompressed_bytes=max_decompressed_bytes,
+        output=options.output,
+        force=options.force,
+        max_decompressed_bytes=checks.max_decompressed_bytes,
     )
     if not plan.files and missed.count:
         raise typer.Exit(1)  # there is nothing to show: create no empty output file
-    raise typer.Exit(max(missed.exit_code, _run(plan, chosen, summary=summary, decoder=decoder)))
-
-
-def _paths(paths: list[str] | None, files: list[str] | None) -> list[str]:
-    named = [*(paths or []), *(name for group in files or [] for name in group.split(",") if name)]
-    if not named:
-        raise typer.BadParameter("no file named")
-    return named
+    raise typer.Exit(max(missed.exit_code, _run(plan, chosen, summary=options.summary, decoder=decoder)))
 
 
 def _decoded_format(wanted: DumpFormat | None, bytes_: BytesMode, *, shows_records: bool) -> DumpFormat:

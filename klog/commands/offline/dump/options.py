@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Final
+from typing import Final
 
 import typer
 
+from klog.commands.shared.option_sets import argument, flag, optional
 from klog.commands.shared.records.plan import BytesMode
 from klog.commands.shared.records.selection_options import ROWS
+from klog.formats.compression import DEFAULT_LIMIT_BYTES
 
 
 class DumpFormat(StrEnum):
@@ -24,74 +27,54 @@ class DumpFormat(StrEnum):
 
 _CHECK: Final = "Checking"
 
-Paths = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="[PATH]...",
-        help="Files (plain or .gz), globs, partition directories or whole log directories.",
-        show_default=False,
-    ),
-]
-Files = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--files", metavar="FILE,FILE", help="Files, named as for kafka-dump-log.", show_default=False
-    ),
-]
-Format = Annotated[
-    DumpFormat | None,
-    typer.Option(
-        "--format",
-        "-f",
-        help="The output format. [default: table on a terminal, jsonl elsewhere]",
-        show_default=False,
-    ),
-]
-Summary = Annotated[
-    bool, typer.Option("--summary", help="Show statistics of a segment, a partition or a log directory.")
-]
-Output = Annotated[
-    str | None,
-    typer.Option(
+
+@dataclass(frozen=True, slots=True)
+class DumpOptions:
+    """Which files to show, in which form, and where."""
+
+    paths: list[str] | None = argument(
+        None, "Files (plain or .gz), globs, partition directories or whole log directories.", "[PATH]..."
+    )
+    files: list[str] | None = optional(None, "Files, named as for kafka-dump-log.", metavar="FILE,FILE")
+    format: DumpFormat | None = optional(
+        None, "The output format. [default: table on a terminal, jsonl elsewhere]", "--format", "-f"
+    )
+    summary: bool = flag("Show statistics of a segment, a partition or a log directory.")
+    output: str | None = optional(
+        None,
+        "Write to this file instead of stdout (parquet: a file, or a directory for several segments).",
         "--output",
         "-o",
         metavar="PATH",
-        help="Write to this file instead of stdout (parquet: a file, or a directory for several segments).",
-        show_default=False,
-    ),
-]
-Force = Annotated[bool, typer.Option("--force", help="Replace files of --output that exist already.")]
-AllFiles = Annotated[
-    bool,
-    typer.Option(
-        "--all-files", help="Show every file of a directory that is Kafka's, not only the live segments."
-    ),
-]
-Batches = Annotated[
-    bool,
-    typer.Option(
-        "--batches/--records", help="Show one row per batch, or one per record.", rich_help_panel=ROWS
-    ),
-]
-Bytes = Annotated[
-    BytesMode,
-    typer.Option(
-        "--bytes",
-        help="How to print keys and values. auto: UTF-8 text or base64; none: only their lengths.",
-        rich_help_panel=ROWS,
-    ),
-]
-Verify = Annotated[
-    bool,
-    typer.Option("--verify", help="Also check checksums, offsets and indexes.", rich_help_panel=_CHECK),
-]
-Strict = Annotated[bool, typer.Option("--strict", help="Stop at the first problem.", rich_help_panel=_CHECK)]
-MaxDecompressedBytes = Annotated[
-    int,
-    typer.Option(
-        min=1,
+    )
+    force: bool = flag("Replace files of --output that exist already.")
+    all_files: bool = flag("Show every file of a directory that is Kafka's, not only the live segments.")
+    batches: bool = flag("Show one row per batch, or one per record.", "--batches/--records", panel=ROWS)
+    bytes: BytesMode = optional(
+        BytesMode.AUTO,
+        "How to print keys and values. auto: UTF-8 text or base64; none: only their lengths.",
+        panel=ROWS,
+    )
+
+    def named(self) -> list[str]:
+        """The paths. Raises typer's error if there is none."""
+        files = (name for group in self.files or () for name in group.split(",") if name)
+        named = [*(self.paths or ()), *files]
+        if not named:
+            raise typer.BadParameter("no file named")
+        return named
+
+
+@dataclass(frozen=True, slots=True)
+class CheckOptions:
+    """What to check while reading."""
+
+    verify: bool = flag("Also check checksums, offsets and indexes.", panel=_CHECK)
+    strict: bool = flag("Stop at the first problem.", panel=_CHECK)
+    max_decompressed_bytes: int = optional(
+        DEFAULT_LIMIT_BYTES,
+        "The largest size to which one batch may decompress.",
+        panel=_CHECK,
         metavar="BYTES",
-        help="The largest size to which one batch may decompress.",
-        rich_help_panel=_CHECK,
-    ),
-]
+        least=1,
+    )
