@@ -13,7 +13,6 @@ from typing import Final, NamedTuple
 
 from klog.formats.errors import StorageError
 from klog.formats.names import TopicPartition
-from klog.protocol.commit_run import CommitRun
 from klog.protocol.error_codes import ErrorCode
 from klog.replication.acknowledging import DelayedProduce
 from klog.replication.partition import ALL_IN_SYNC, Partition, PartitionError
@@ -22,6 +21,7 @@ from klog.replication.purgatory import Purgatory
 from klog.replication.replica_manager import ReplicaManager
 from klog.replication.replica_waits import PartitionWait
 from klog.storage.log.append_values import AppendError, Origin
+from klog.storage.log.batch_run import BatchRun
 from klog.storage.log.built_batch import BuiltBatch
 
 _log = logging.getLogger(__name__)
@@ -42,6 +42,19 @@ class Appended(NamedTuple):
     error: ErrorCode
     first_offset: int = _NO_OFFSET
     last_offset: int = _NO_OFFSET
+
+
+class WrittenRun(NamedTuple):
+    """A run of batches that was written.
+
+    `is_acknowledged` says that its acks ask for no more; if not, `when_acknowledged` waits for that.
+    """
+
+    partition: Partition
+    first_offset: int
+    last_offset: int
+    high_watermark_moved: bool
+    is_acknowledged: bool
 
 
 def _count_nothing(topic: str, records: int, size_bytes: int) -> None:
@@ -115,12 +128,8 @@ class InternalAppends:
         leader_epoch: int = ANY_EPOCH,
     ) -> None:
         """`append_records` with acks -1 for a batch that the broker has built; it is changed."""
-        partition = self.replicas.partitions.get(key)
-        if partition is None:
-            on_done(Appended(self._missing(key)))
-            return
         try:
-            written = partition.append_run(batch, self.clock_ms(), leader_epoch, may_wait=True)
+            written = self.write_run(key, batch, leader_epoch)
         except (OSError, StorageError):
             on_done(Appended(ErrorCode.KAFKA_STORAGE_ERROR))
             return
@@ -128,12 +137,37 @@ class InternalAppends:
             self.append_records(
                 key, batch.view(), on_done, acks=ALL_IN_SYNC, timeout_ms=timeout_ms, leader_epoch=leader_epoch
             )
-            return
-        offset, _, moved = written
-        appended = Appended(ErrorCode.NONE, offset, offset + batch.records - 1)
-        self.count(key.topic, batch.records, batch.size_bytes)
-        self.replicas.appended(key, moved)
-        self._when_replicated(key, partition, appended, timeout_ms, on_done)
+        else:
+            self.replicas.appended(key, written.high_watermark_moved)
+            self.when_acknowledged(key, written, on_done, timeout_ms=timeout_ms)
+
+    def write_run(self, key: TopicPartition, run: BatchRun, leader_epoch: int) -> WrittenRun | None:
+        """Write a run of batches. The caller calls `replicas.appended` after it, without any lock.
+
+        None if nothing was written, because `append_records` has to do it, or to say what is wrong. Raises
+        `OSError`, `StorageError`.
+        """
+        partition = self.replicas.partitions.get(key)
+        if partition is None:
+            return None
+        written = partition.append_run(run, self.clock_ms(), leader_epoch, may_wait=True)
+        if written is None:
+            return None
+        first_offset, _, moved = written
+        self.count(key.topic, run.records, run.size_bytes)
+        last_offset = first_offset + run.records - 1
+        is_acknowledged = run.acks != ALL_IN_SYNC or partition.log.high_watermark > last_offset
+        return WrittenRun(partition, first_offset, last_offset, moved, is_acknowledged)
+
+    def when_acknowledged(
+        self, key: TopicPartition, run: WrittenRun, on_done: Callable[[Appended], None], *, timeout_ms: int
+    ) -> None:
+        """Call `on_done` for a run as `append_records` does. To be called without any lock."""
+        appended = Appended(ErrorCode.NONE, run.first_offset, run.last_offset)
+        if run.is_acknowledged:
+            on_done(appended)
+        else:
+            self._when_replicated(key, run.partition, appended, timeout_ms, on_done)
 
     def _when_replicated(
         self,
@@ -187,28 +221,6 @@ class InternalAppends:
         operation = DelayedProduce(due_ms, self.replicas, waits, self._missing, answer)
         self.purgatory.try_complete_else_watch(operation, (key,))
         return False
-
-    def append_run(
-        self, key: TopicPartition, run: CommitRun, acks: int, now_ms: int, leader_epoch: int
-    ) -> tuple[int, bool] | None:
-        """Write commits of usual frames, if they are replicated with that.
-
-        Returns the offset of the first record, and whether the high watermark moved; then the caller calls
-        `replicas.appended`, without any lock. None if nothing was written, because `append_records` has to do
-        it, or to say what is wrong.
-        """
-        partition = self.replicas.partitions.get(key)
-        if partition is None:
-            return None
-        run.stamp(acks, now_ms)
-        try:
-            written = partition.append_run(run, now_ms, leader_epoch)
-        except (OSError, StorageError):
-            return None
-        if written is None:
-            return None
-        self.count(key.topic, run.records, run.size_bytes)
-        return written[0], written[2]
 
     def _append(
         self,

@@ -200,7 +200,7 @@ class Coordinators:
         broker = self._broker
         services = GroupServices(
             append=group_wiring._append(self.appends, APPEND_TIMEOUT_MS),
-            run_append=group_wiring._RunAppend(self.appends, -1),
+            run_append=group_wiring._RunAppend(self.appends, -1, 5000),
             timer=broker.timer,
             clock=lambda: Now(broker.wall_ms(), broker.clock_ms()),
             writer=Writer(compression.NONE),

@@ -21,18 +21,27 @@ from klog.coordinator.groups.effects import Effect, Schedule, WriteGroup
 from klog.coordinator.groups.entries import AnyGroup, GroupEntry, GroupTimer
 from klog.coordinator.groups.loading import LoadedGroups
 from klog.coordinator.groups.offsets.offsets import Commits, GroupOffsets
-from klog.coordinator.groups.services import PLAIN, GroupServices, OnAppended, Transactional
-from klog.coordinator.groups.values import EPOCHS_FROM, GroupState, Identity, Key, Now
+from klog.coordinator.groups.services import PLAIN, GroupServices, OnAppended, Transactional, Wait
+from klog.coordinator.groups.values import (
+    EPOCHS_FROM,
+    NO_TIMESTAMP,
+    CommittedOffset,
+    GroupState,
+    Identity,
+    Key,
+    Now,
+)
 from klog.coordinator.groups.writing import commit_error, consumer_error, group_error
 from klog.coordinator.runtime.tasks import OrderedEffects
 from klog.formats.errors import FormatError
 from klog.protocol.commit_run import CommitRun
 from klog.protocol.error_codes import ErrorCode
-from klog.replication.internal_append import Appended
+from klog.replication.internal_append import Appended, WrittenRun
 
 logger = logging.getLogger(__name__)
 
 _INSTALLED_AT_ONCE: Final = 8
+_NOT_TAKEN: Final = None, None
 
 
 class GroupPartition(OrderedEffects):
@@ -181,16 +190,9 @@ class GroupPartition(OrderedEffects):
 
     def put_commits(self, entry: GroupEntry, commits: Commits, on_done: Callable[[ErrorCode], None]) -> None:
         """Let commits be written when the lock is left; `on_done` gets the error that the client sees."""
-        offsets = entry.offsets
-        offsets.begin(commits)
-
-        def settle(appended: Appended) -> None:
-            if appended.error:
-                offsets.failed(commits)
-            else:
-                offsets.written(commits, appended.first_offset)
-
-        self._put_batch(entry, commits, PLAIN, settle, on_done)
+        entry.offsets.begin(commits)
+        done = self._settled(len(commits), partial(_settle, entry.offsets, commits), on_done)
+        self._put_batch(entry, commits, PLAIN, done)
 
     def put_transactional_commits(
         self,
@@ -210,24 +212,26 @@ class GroupPartition(OrderedEffects):
             else:
                 offsets.written_transactional(producer_id, commits, appended.first_offset)
 
-        self._put_batch(entry, commits, within, settle, on_done)
+        self._put_batch(entry, commits, within, self._settled(len(commits), settle, on_done))
 
-    def _put_batch(
-        self,
-        entry: GroupEntry,
-        commits: Commits,
-        within: Transactional,
-        settle: Callable[[Appended], None],
-        on_done: Callable[[ErrorCode], None],
-    ) -> None:
-        """Let a batch of commits be written; `settle` is called with the lock, `on_done` without."""
+    def _settled(
+        self, count: int, settle: Callable[[Appended], None], on_done: Callable[[ErrorCode], None]
+    ) -> OnAppended:
+        """What ends the append of `count` commits: `settle` is called with the lock, `on_done` without."""
 
         def done(appended: Appended) -> None:
             with self.lock():
                 settle(appended)
                 if not appended.error:
-                    self._services.counts.commits += len(commits)
+                    self._services.counts.commits += count
             on_done(commit_error(appended.error))
+
+        return done
+
+    def _put_batch(
+        self, entry: GroupEntry, commits: Commits, within: Transactional, done: OnAppended
+    ) -> None:
+        """Let a batch of commits be written."""
 
         def write() -> None:
             group_id = entry.group.group_id
@@ -242,40 +246,59 @@ class GroupPartition(OrderedEffects):
 
         self._tasks.put(write)
 
-    def commit_run(self, run: CommitRun, group_id: str, keys: Sequence[Key]) -> bool:
-        """Take the commits of a run, if they can be written and acknowledged at once; `keys` are theirs.
+    def commit_run(self, run: CommitRun, group_id: str, keys: Sequence[Key]) -> Wait | bool:
+        """Take the commits of a run, if they can be written at once; `keys` are theirs.
 
-        False if anything else has to be done: then nothing has changed.
+        True if the offsets are committed, a function that waits for that if they are written, False if
+        anything else has to be done: then nothing has changed.
         """
         if not self._takes_runs:
             return False
         self._tasks.hold()
         try:
             with self._lock:
-                written = self._commit_run(run, group_id, keys)
+                written, wait = self._commit_run(run, group_id, keys)
         finally:
             self._tasks.let_go()
         if written is None:
             return False
-        self._services.run_append.written(self.number, high_watermark_moved=written[1])
-        return True
+        self._services.run_append.written(self.number, written)
+        return True if wait is None else wait
 
-    def _commit_run(self, run: CommitRun, group_id: str, keys: Sequence[Key]) -> tuple[int, bool] | None:
+    def _commit_run(
+        self, run: CommitRun, group_id: str, keys: Sequence[Key]
+    ) -> tuple[WrittenRun | None, Wait | None]:
         entry = self.entries.get(group_id)
         # What was decided before is written before.
         if entry is None or self.closed or not self._tasks.is_empty:
-            return None
+            return _NOT_TAKEN
         group, member_id = entry.group, run.member
         if group.commit_error(Identity(member_id, run.generation, run.instance, run.version >= EPOCHS_FROM)):
-            return None
+            return _NOT_TAKEN
         now = self._services.clock()
-        written = self._services.run_append.write(self.number, run, self.leader_epoch, now.wall_ms)
-        if written is not None:
-            entry.offsets.store_all(keys, run.offsets(), now.wall_ms, written[0])
+        now_ms = now.wall_ms
+        written = self._services.run_append.write(self.number, run, self.leader_epoch, now_ms)
+        if written is None:
+            return _NOT_TAKEN
+        group.renew_session(member_id, now)
+        self.put_effects(entry)
+        offsets = entry.offsets
+        if written.is_acknowledged:
+            offsets.store_all(keys, run.offsets(), now_ms, written.first_offset)
             self._services.counts.commits += len(keys)
-            group.renew_session(member_id, now)
-            self.put_effects(entry)
-        return written
+            return written, None
+        # They are replicated together, and of those for one partition the last counts.
+        commits = {
+            key: CommittedOffset(*commit, now_ms, NO_TIMESTAMP)
+            for key, commit in zip(keys, run.offsets(), strict=True)
+        }
+        offsets.begin(commits)
+
+        def wait(on_done: Callable[[ErrorCode], None]) -> None:
+            done = self._settled(len(keys), partial(_settle, offsets, commits), on_done)
+            self._services.run_append.wait(self.number, written, done)
+
+        return written, wait
 
     def put_removals(self, entry: GroupEntry, keys: Iterable[Key], *, with_group: bool) -> None:
         """Let tombstones be written when the lock is left.
@@ -378,6 +401,13 @@ class GroupPartition(OrderedEffects):
             self.closed = True
             for entry in list(self.entries.values()):
                 self.forget(entry, ErrorCode.NOT_COORDINATOR)
+
+
+def _settle(offsets: GroupOffsets, commits: Commits, appended: Appended) -> None:
+    if appended.error:
+        offsets.failed(commits)
+    else:
+        offsets.written(commits, appended.first_offset)
 
 
 def _logged_only(error: ErrorCode, now: Now) -> None:

@@ -16,7 +16,8 @@ from klog.coordinator.runtime.log_reading import no_pause
 from klog.coordinator.runtime.ownership import WhenReplicated, always_replicated
 from klog.coordinator.transactions.values import NO_PRODUCER, Producer
 from klog.protocol.commit_run import CommitRun
-from klog.replication.internal_append import Appended
+from klog.protocol.error_codes import ErrorCode
+from klog.replication.internal_append import Appended, WrittenRun
 from klog.replication.purgatory import Timer
 
 # -- What the group coordinator counts since the start: Kafka's `group-coordinator-metrics` ------------------
@@ -36,6 +37,8 @@ class GroupCounts:
 
 
 OnAppended = Callable[[Appended], None]
+Wait = Callable[[Callable[[ErrorCode], None]], None]
+"""Called once, without a lock: has a function called with the error that the client sees, now or later."""
 
 
 class Append(Protocol):
@@ -55,18 +58,16 @@ class Append(Protocol):
 
 
 class RunAppend(Protocol):
-    """Appends a run of commits to a partition of `__consumer_offsets`, if they are replicated at once."""
+    """Appends a run of commits to a partition of `__consumer_offsets`."""
 
-    def write(
-        self, partition: int, run: CommitRun, leader_epoch: int, now_ms: int
-    ) -> tuple[int, bool] | None:
-        """The offset of the first record, and whether the high watermark moved.
+    def write(self, partition: int, run: CommitRun, leader_epoch: int, now_ms: int) -> WrittenRun | None:
+        """Writes it. None if nothing was written: the general append has to do it, or say what is wrong."""
 
-        None if nothing was written, because the general append has to do it, or to say what is wrong.
-        """
+    def written(self, partition: int, run: WrittenRun) -> None:
+        """Tries what waits for the records. To be called after `write`, without a lock."""
 
-    def written(self, partition: int, *, high_watermark_moved: bool) -> None:
-        """Try what waits for the records. To be called without a lock."""
+    def wait(self, partition: int, run: WrittenRun, on_done: OnAppended) -> None:
+        """Calls `on_done` when it is acknowledged, as `Append` does. To be called without a lock."""
 
 
 _DEFAULTS: Final = ConsumerGroupSettings()

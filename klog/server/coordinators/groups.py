@@ -16,12 +16,13 @@ from klog.coordinator.groups.services import Append, GroupServices, OnAppended
 from klog.coordinator.groups.values import Now
 from klog.coordinator.groups.writing import COMMIT_SEQUENCE, Writer
 from klog.coordinator.transactions.values import Producer
+from klog.formats.errors import StorageError
 from klog.formats.names import TopicPartition
 from klog.metadata.cache import ClusterSnapshot
 from klog.metadata.store import MetadataStore
 from klog.protocol.commit_run import CommitRun
 from klog.protocol.error_codes import ErrorCode
-from klog.replication.internal_append import InternalAppends
+from klog.replication.internal_append import InternalAppends, WrittenRun
 from klog.replication.purgatory import Timer
 from klog.replication.replica_manager import ReplicaManager
 from klog.server.coordinators.consumer_groups import (
@@ -51,7 +52,11 @@ def open_groups(
     versions = record_versions(config.text("inter.broker.protocol.version") or "")
     services = GroupServices(
         append=_append(appends, config.number("offsets.commit.timeout.ms")),
-        run_append=_RunAppend(appends, config.number("offsets.commit.required.acks")),
+        run_append=_RunAppend(
+            appends,
+            config.number("offsets.commit.required.acks"),
+            config.number("offsets.commit.timeout.ms"),
+        ),
         timer=timer,
         clock=lambda: Now(appends.clock_ms(), appends.timer_ms()),
         writer=Writer(config.number("offsets.topic.compression.codec"), versions),
@@ -105,11 +110,12 @@ def _append(appends: InternalAppends, timeout_ms: int) -> Append:
 
 
 class _RunAppend:
-    """Writes runs of commits to `__consumer_offsets` with these acks."""
+    """Writes runs of commits to `__consumer_offsets` with these acks, which wait for `timeout_ms` at most."""
 
-    def __init__(self, appends: InternalAppends, acks: int) -> None:
+    def __init__(self, appends: InternalAppends, acks: int, timeout_ms: int) -> None:
         self._appends = appends
         self._acks = acks
+        self._timeout_ms = timeout_ms
         self._keys: dict[int, TopicPartition] = {}
 
     def _key(self, partition: int) -> TopicPartition:
@@ -118,13 +124,18 @@ class _RunAppend:
             key = self._keys[partition] = TopicPartition(CONSUMER_OFFSETS, partition)
         return key
 
-    def write(
-        self, partition: int, run: CommitRun, leader_epoch: int, now_ms: int
-    ) -> tuple[int, bool] | None:
-        return self._appends.append_run(self._key(partition), run, self._acks, now_ms, leader_epoch)
+    def write(self, partition: int, run: CommitRun, leader_epoch: int, now_ms: int) -> WrittenRun | None:
+        run.stamp(self._acks, now_ms)
+        try:
+            return self._appends.write_run(self._key(partition), run, leader_epoch)
+        except (OSError, StorageError):
+            return None
 
-    def written(self, partition: int, *, high_watermark_moved: bool) -> None:
-        self._appends.replicas.appended(self._key(partition), high_watermark_moved)
+    def written(self, partition: int, run: WrittenRun) -> None:
+        self._appends.replicas.appended(self._key(partition), run.high_watermark_moved)
+
+    def wait(self, partition: int, run: WrittenRun, on_done: OnAppended) -> None:
+        self._appends.when_acknowledged(self._key(partition), run, on_done, timeout_ms=self._timeout_ms)
 
 
 def verify_offsets(verification: Verification) -> VerifyOffsets:

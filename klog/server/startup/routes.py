@@ -215,7 +215,7 @@ def _group_routes(parts: Collaborators, creation: AutoTopicCreation) -> dict[int
     commit_runs = CommitRuns(
         GroupCommits(parts.groups),
         parts.cache,
-        parts.counters.by_api[ApiKey.OFFSET_COMMIT].direct,
+        parts.counters.by_api[ApiKey.OFFSET_COMMIT],
         parts.clock_ns,
     )
     transactional = TransactionalOffsetsHandler(

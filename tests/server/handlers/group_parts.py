@@ -30,8 +30,16 @@ TOPIC_ID = "b2Zmc2V0cy10b3BpYy1pZA"
 class GroupBroker(Broker):
     """Leads all partitions of `__consumer_offsets`, and those of topic `t`."""
 
-    def __init__(self, root: Path, properties: dict[str, str] | None = None, *, lead: bool = True) -> None:
-        super().__init__(root, {CONSUMER_OFFSETS: {"cleanup.policy": "compact"}})
+    def __init__(
+        self,
+        root: Path,
+        properties: dict[str, str] | None = None,
+        *,
+        lead: bool = True,
+        min_insync_replicas: int = 1,
+    ) -> None:
+        offsets = {"cleanup.policy": "compact", "min.insync.replicas": str(min_insync_replicas)}
+        super().__init__(root, {CONSUMER_OFFSETS: offsets})
         config = BrokerConfig(
             {
                 "broker.id": "1",

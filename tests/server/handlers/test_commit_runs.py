@@ -15,15 +15,17 @@ from klog.coordinator.groups.coordinator import CONSUMER_OFFSETS
 from klog.coordinator.groups.offsets.commit_runs import GroupCommits
 from klog.protocol.apis import ApiKey
 from klog.protocol.commit_run import CommitRun
-from klog.protocol.messages import decode_response
+from klog.protocol.error_codes import ErrorCode
+from klog.protocol.messages import decode_response, decode_response_header
 from klog.protocol.no_run import NoRun
 from klog.server.counters.request_times import RequestCounters
 from klog.server.handlers.dispatch import Route
 from klog.server.handlers.groups.commit_runs import CommitRuns
+from klog.storage.log.partition_log import PartitionLog
 from tests.commit_strategies import CommitFields, commit_frame, commit_reads
 from tests.server.handlers.frame_client import FrameClient, Outbound
 from tests.server.handlers.group_parts import PARTITIONS, TOPIC_ID, GroupBroker
-from tests.server.handlers.parts import OTHER_BROKER, TOPIC, answer_of, part_of
+from tests.server.handlers.parts import BROKER, OTHER_BROKER, TOPIC, answer_of, part_of, set_isr
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.skipif(CommitRun is NoRun, reason="klog reads no runs without its compiled modules")
@@ -34,28 +36,48 @@ TEN_S = timedelta(seconds=10)
 
 
 class Client(FrameClient):
-    """One connection to a broker that has a member in two of its groups; `runs` allows runs of frames."""
+    """One connection to a broker that has a member in two of its groups; `runs` allows runs of frames.
 
-    def __init__(self, root: Path, *, runs: bool, properties=None, replicas=(1,), first=()) -> None:
+    `ends_before` are the log end offsets of the internal topic before the last read.
+    """
+
+    def __init__(
+        self, root: Path, *, runs: bool, properties=None, replicas=(1,), first=(), min_insync_replicas=1
+    ) -> None:
         root.mkdir(exist_ok=True)
-        self.broker = GroupBroker(root, properties, lead=False)
+        self.replicas = replicas
+        self.broker = GroupBroker(root, properties, lead=False, min_insync_replicas=min_insync_replicas)
         self.broker.lead(OTHER_TOPIC, topic_id=None)
         for number in range(PARTITIONS):
             self.broker.lead(CONSUMER_OFFSETS, number, topic_id=TOPIC_ID, replicas=replicas)
         self.broker.await_loaded()
         counters = RequestCounters()
-        timing = counters.by_api[ApiKey.OFFSET_COMMIT].direct
+        counter = counters.by_api[ApiKey.OFFSET_COMMIT]
         coordinator = self.broker.coordinator
-        run = CommitRuns(GroupCommits(coordinator), self.broker.lookup.metadata, timing, lambda: 0)
+        run = CommitRuns(GroupCommits(coordinator), self.broker.lookup.metadata, counter, lambda: 0)
         route = Route(
             self.broker.handlers[ApiKey.OFFSET_COMMIT],
             may_block=False,
             run=run.handle if runs else None,
         )
         super().__init__(ApiKey.OFFSET_COMMIT, route, counters, Outbound())
-        self.members = [self.join(MEMBER, None), self.join(STATIC, "instance")] if replicas == (1,) else []
+        self.members = [self.join(MEMBER, None), self.join(STATIC, "instance")]
         for frame in first:
             self.receive(frame)
+            self.follow(self.ends())
+        self.ends_before = self.ends()
+
+    def log(self, number: int) -> PartitionLog:
+        return self.broker.logs.logs[CONSUMER_OFFSETS, number]
+
+    def ends(self) -> list[int]:
+        return [self.log(number).log_end_offset for number in range(PARTITIONS)]
+
+    def follow(self, ends: list[int]) -> None:
+        """The follower, if there is one, has all records before these offsets."""
+        if OTHER_BROKER in self.replicas:
+            for number, end in enumerate(ends):
+                self.broker.follow(end, topic=CONSUMER_OFFSETS, partition=number)
 
     def join(self, group: str, instance: str | None) -> CommitFields:
         """A member of a stable group of one."""
@@ -77,9 +99,10 @@ class Client(FrameClient):
                 broker.pass_time(1_000)
         member = answer_of(request)
         identity = {"generation_id": member.generation_id, "member_id": member.member_id}
-        broker.ask(
+        broker.send(
             ApiKey.SYNC_GROUP, 3, group_id=group, group_instance_id=instance, assignments=(), **identity
         )
+        self.follow(self.ends())
         return CommitFields(8, group, member.generation_id, member.member_id, instance)
 
     def results(self) -> dict[str, object]:
@@ -90,7 +113,7 @@ class Client(FrameClient):
             "requests": self.counters.by_api[ApiKey.OFFSET_COMMIT].requests,
         }
         for number in range(PARTITIONS):
-            log = self.broker.logs.logs[CONSUMER_OFFSETS, number]
+            log = self.log(number)
             found[f"log {number}"] = (
                 {path.name: path.read_bytes() for path in sorted(Path(log.directory).iterdir())},
                 log.high_watermark,
@@ -112,20 +135,20 @@ SENDERS = [
 ]
 
 
-@settings(max_examples=30)
-@given(
-    commit_reads([TOPIC, OTHER_TOPIC], SENDERS),
-    st.sampled_from(
-        (
-            {},
-            {},
-            {"offset.metadata.max.bytes": "4"},
-            {"offsets.commit.required.acks": "1"},
-            {"offsets.topic.compression.codec": "1"},
-            {"inter.broker.protocol.version": "2.0"},
-        )
-    ),
+PROPERTIES = st.sampled_from(
+    (
+        {},
+        {},
+        {"offset.metadata.max.bytes": "4"},
+        {"offsets.commit.required.acks": "1"},
+        {"offsets.topic.compression.codec": "1"},
+        {"inter.broker.protocol.version": "2.0"},
+    )
 )
+
+
+@settings(max_examples=30)
+@given(commit_reads([TOPIC, OTHER_TOPIC], SENDERS), PROPERTIES)
 def test_frames_are_served_alike(reads, properties) -> None:
     with tempfile.TemporaryDirectory() as root:
         one = Client(Path(root, "runs"), runs=True, properties=properties)
@@ -134,6 +157,75 @@ def test_frames_are_served_alike(reads, properties) -> None:
         for data in reads:
             for client in (one, other):
                 client.receive(data)
+        assert one.results() == other.results()
+
+
+def nothing(_: Client) -> None:
+    """Nothing happens."""
+
+
+def caught_up(client: Client) -> None:
+    """The follower has all records."""
+    client.follow(client.ends())
+
+
+def caught_up_before(client: Client) -> None:
+    """The follower has what came before the last read. (Between two frames of a read, a run waits longer.)"""
+    client.follow(client.ends_before)
+
+
+def alone(client: Client) -> None:
+    """The follower leaves the ISR of all partitions."""
+    for number in range(PARTITIONS):
+        set_isr(client.broker.replicas.partitions[CONSUMER_OFFSETS, number], BROKER)
+
+
+def too_late(client: Client) -> None:
+    """Commits expire that have waited for so long."""
+    client.broker.pass_time(5001)
+
+
+def deposed(client: Client) -> None:
+    """The follower leads from now on."""
+    for number in range(PARTITIONS):
+        client.broker.lead(
+            CONSUMER_OFFSETS,
+            number,
+            epoch=1,
+            leader=OTHER_BROKER,
+            topic_id=TOPIC_ID,
+            replicas=(BROKER, OTHER_BROKER),
+        )
+    eventually(lambda: not client.broker.coordinator.owned())
+
+
+EVENTS = st.sampled_from((nothing, caught_up, caught_up, caught_up_before, alone, too_late, deposed))
+
+
+@settings(max_examples=30)
+@given(
+    commit_reads([TOPIC, OTHER_TOPIC], SENDERS),
+    PROPERTIES,
+    st.sampled_from((1, 2)),
+    st.lists(EVENTS, max_size=6),
+)
+def test_frames_that_wait_for_followers_are_served_alike(reads, properties, min_isr, events) -> None:
+    with tempfile.TemporaryDirectory() as root:
+        one, other = (
+            Client(
+                Path(root, name),
+                runs=name == "runs",
+                properties=properties,
+                replicas=(BROKER, OTHER_BROKER),
+                min_insync_replicas=min_isr,
+            )
+            for name in ("runs", "single")
+        )
+        for data, event in zip(reads, [*events, *[caught_up] * len(reads)], strict=False):
+            for client in (one, other):
+                client.ends_before = client.ends()
+                client.receive(data)
+                event(client)
         assert one.results() == other.results()
 
 
@@ -154,7 +246,9 @@ def errors_of(client: Client, version: int = 8) -> list[int]:
     answers, errors = client.connection.outbound.take(), []
     while answers:
         size = int.from_bytes(answers[:4], "big")
-        told = decode_response(ApiKey.OFFSET_COMMIT, version, memoryview(bytes(answers[9 : 4 + size])))
+        frame = memoryview(bytes(answers[4 : 4 + size]))
+        body = decode_response_header(ApiKey.OFFSET_COMMIT, version, frame)[1]
+        told = decode_response(ApiKey.OFFSET_COMMIT, version, frame[body:])
         errors += [each.error_code for topic in told.topics for each in topic.partitions]
         del answers[: 4 + size]
     return errors
@@ -217,11 +311,47 @@ def test_what_was_decided_before_is_written_before(client: Client) -> None:
     assert (order, errors_of(client)) == ([[]], [0])
 
 
-def test_a_replicated_commit_waits_for_the_followers(tmp_path: Path) -> None:
-    client = Client(tmp_path, runs=True, replicas=(1, OTHER_BROKER))
-    client.receive(frame(5) + frame(6))
-    assert not client.in_runs
-    assert not client.connection.outbound.read()
+@pytest.fixture
+def replicated(tmp_path: Path) -> Client:
+    """As `client`, with a follower that has all records."""
+    client = Client(tmp_path, runs=True, replicas=(BROKER, OTHER_BROKER), first=[frame(1)])
+    client.connection.outbound.parts.clear()
+    client.in_runs = 0
+    return client
+
+
+def test_a_run_waits_for_the_followers_as_a_whole(replicated: Client) -> None:
+    ends = replicated.ends()
+    data = frame(5) + frame(6)
+    replicated.receive(data)
+    assert replicated.in_runs == len(data)
+    replicated.follow([end + 1 for end in ends])
+    assert replicated.connection.in_flight is not None
+    assert not replicated.connection.outbound.read()
+    assert committed(replicated) == {(TOPIC, 0): 1}
+    replicated.follow(replicated.ends())
+    assert replicated.connection.in_flight is None
+    assert errors_of(replicated) == [0, 0]
+    assert committed(replicated) == {(TOPIC, 0): 6}
+
+
+@pytest.mark.parametrize("version", [7, 8])
+@pytest.mark.parametrize(
+    ("event", "error"),
+    [(too_late, ErrorCode.REQUEST_TIMED_OUT), (deposed, ErrorCode.NOT_COORDINATOR)],
+)
+def test_a_run_that_waits_in_vain_says_so(replicated: Client, event, error, version: int) -> None:
+    replicated.receive(frame(5, version=version) + frame(6, version=version))
+    assert replicated.in_runs
+    event(replicated)
+    assert errors_of(replicated, version) == [error, error]
+
+
+def test_a_run_that_is_too_late_is_not_committed(replicated: Client) -> None:
+    replicated.receive(frame(5))
+    too_late(replicated)
+    replicated.follow(replicated.ends())
+    assert committed(replicated) == {(TOPIC, 0): 1}
 
 
 def test_a_disk_that_fails_is_answered_as_ever(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,16 +366,7 @@ def test_a_disk_that_fails_is_answered_as_ever(client: Client, monkeypatch: pyte
 
 
 def test_nothing_is_committed_after_the_leadership_is_gone(client: Client) -> None:
-    for number in range(PARTITIONS):
-        client.broker.lead(
-            CONSUMER_OFFSETS,
-            number,
-            epoch=1,
-            leader=OTHER_BROKER,
-            topic_id=TOPIC_ID,
-            replicas=(1, OTHER_BROKER),
-        )
-    eventually(lambda: not client.broker.coordinator.owned())
+    deposed(client)
     client.receive(frame(5))
     assert errors_of(client) == [16]  # NOT_COORDINATOR
 
@@ -253,16 +374,7 @@ def test_nothing_is_committed_after_the_leadership_is_gone(client: Client) -> No
 def test_committed_offsets_are_read_again_after_a_restart(client: Client) -> None:
     client.receive(b"".join(frame(offset) for offset in (5, 9, 7)))
     before = committed(client)
-    for number in range(PARTITIONS):
-        client.broker.lead(
-            CONSUMER_OFFSETS,
-            number,
-            epoch=1,
-            leader=OTHER_BROKER,
-            topic_id=TOPIC_ID,
-            replicas=(1, OTHER_BROKER),
-        )
-    eventually(lambda: not client.broker.coordinator.owned())
+    deposed(client)
     for number in range(PARTITIONS):
         client.broker.lead(CONSUMER_OFFSETS, number, epoch=2, topic_id=TOPIC_ID)
     client.broker.await_loaded()

@@ -1,4 +1,4 @@
-"""Commits of the usual kind, which are written and acknowledged where they were read.
+"""Commits of the usual kind, which are written where they were read.
 
 The effect is that of `GroupRequests.commit` for each of them in turn. Whatever is not usual is left to it,
 and so are errors, which it finds again.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from klog.coordinator.groups.coordinator import GroupCoordinator
+from klog.coordinator.groups.services import Wait
 from klog.coordinator.groups.values import Key
 from klog.protocol.commit_run import CommitRun
 from klog.protocol.error_codes import ErrorCode
@@ -21,8 +22,8 @@ class GroupCommits:
         self._coordinator = coordinator
         self._max_metadata_bytes = coordinator.settings.max_metadata_bytes
 
-    def take(self, run: CommitRun, keys: Sequence[Key]) -> bool:
-        """Whether the offsets are committed; if not, nothing has changed. `keys` are those of the run."""
+    def take(self, run: CommitRun, keys: Sequence[Key]) -> Wait | bool:
+        """As `GroupPartition.commit_run`, for the partition of the run's group."""
         if run.largest_metadata_bytes > self._max_metadata_bytes:
             return False
         group_id = run.group

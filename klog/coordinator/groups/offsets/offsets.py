@@ -97,7 +97,7 @@ class GroupOffsets:
     def store_all(
         self, keys: Sequence[Key], offsets: Iterable[tuple[int, int, str]], now_ms: int, first_offset: int
     ) -> None:
-        """Take commits whose records are replicated already, one after the other from `first_offset` on.
+        """Take commits that are acknowledged already, one after the other from `first_offset` on.
 
         Each has its offset, leader epoch and metadata. None of them expires at a time of its own.
         """

@@ -1,19 +1,31 @@
-"""The usual OffsetCommit frames, answered where they were read, several at once.
+"""The usual OffsetCommit frames, written where they were read, several at once.
 
 The effect is that of `offsets` for each frame in turn, with one write for those that follow each other and
-come from one member. Whatever is not usual is left to `offsets`.
+come from one member. If the log has followers, their answers wait for these together. Whatever is not usual
+is left to `offsets`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from klog.coordinator.groups.offsets.commit_runs import GroupCommits
+from klog.coordinator.groups.services import Wait
 from klog.metadata.cache import ClusterSnapshot, MetadataCache
+from klog.protocol.apis import ApiKey
 from klog.protocol.commit_run import CommitRun
-from klog.protocol.primitives import text_of
-from klog.server.counters.request_times import Timing
+from klog.protocol.error_codes import ErrorCode
+from klog.protocol.messages import (
+    decode_response,
+    decode_response_header,
+    encode_response,
+    encode_response_header,
+)
+from klog.protocol.primitives import INT32, text_of
+from klog.server.counters.request_times import ApiCounter
 from klog.server.network.connection import Connection
+from klog.server.network.request import LateAnswers
 
 Key = tuple[str, int]
 
@@ -32,15 +44,15 @@ class _Known:
 class CommitRuns:
     """Answers runs of OffsetCommit frames. Safe for threads.
 
-    `clock_ns` measures the time that `timing` records for each request.
+    `clock_ns` measures the times that `counter` records.
     """
 
     def __init__(
-        self, commits: GroupCommits, metadata: MetadataCache, timing: Timing, clock_ns: Callable[[], int]
+        self, commits: GroupCommits, metadata: MetadataCache, counter: ApiCounter, clock_ns: Callable[[], int]
     ) -> None:
         self._commits = commits
         self._metadata = metadata
-        self._timing = timing
+        self._counter = counter
         self._clock_ns = clock_ns
         self._known = _Known(metadata.snapshot)
         # Each caller takes one out, so that no two threads share one.
@@ -54,13 +66,34 @@ class CommitRuns:
             if not run.read(buffer, start, end):
                 return start
             keys = self._keys(run)
-            if keys is None or not self._commits.take(run, keys):
+            taken = False if keys is None else self._commits.take(run, keys)
+            if taken is False:
                 return start
-            connection.outbound.add(run.answers())
-            self._timing.record_several(self._clock_ns() - start_ns, run.frames)
+            counter = self._counter
+            if taken is True:
+                connection.outbound.add(run.answers())
+                counter.direct.record_several(self._clock_ns() - start_ns, run.frames)
+            else:
+                self._wait(taken, run, connection, start_ns)
+                counter.handlers.record_several(self._clock_ns() - start_ns, run.frames)
             return run.end
         finally:
             self._unused.append(run)
+
+    def _wait(self, wait: Wait, run: CommitRun, connection: Connection, start_ns: int) -> None:
+        """Send the answers when the run is replicated, or others that say why it is not."""
+        late = LateAnswers(connection)
+        version, frames, answers = run.version, run.frames, run.answers()
+
+        def done(error: ErrorCode) -> None:
+            late.respond((answers if error is ErrorCode.NONE else _failed(answers, version, error),))
+
+        def answered() -> None:
+            self._counter.totals.record_several((self._clock_ns() - start_ns) * frames, frames)
+
+        late.on_answered = answered
+        connection.in_flight = late
+        wait(done)
 
     def _keys(self, run: CommitRun) -> list[Key] | None:
         """What the offsets are for; None if the cluster does not know one of the partitions."""
@@ -78,3 +111,22 @@ class CommitRuns:
                 known.keys[raw] = key
             keys.append(key)
         return keys
+
+
+def _failed(answers: bytes, version: int, error: ErrorCode) -> bytes:
+    """The answers with an error for each of their partitions."""
+    failed, start = b"", 0
+    while start < len(answers):
+        end = start + INT32.size + INT32.unpack_from(answers, start)[0]
+        frame = memoryview(answers)[start + INT32.size : end]
+        correlation_id, body = decode_response_header(ApiKey.OFFSET_COMMIT, version, frame)
+        answer = decode_response(ApiKey.OFFSET_COMMIT, version, frame[body:])
+        topics = tuple(
+            replace(topic, partitions=tuple(replace(each, error_code=error) for each in topic.partitions))
+            for topic in answer.topics
+        )
+        header = encode_response_header(ApiKey.OFFSET_COMMIT, version, correlation_id)
+        sent = header + encode_response(replace(answer, topics=topics))
+        failed += INT32.pack(len(sent)) + sent
+        start = end
+    return failed
