@@ -10,7 +10,7 @@ import platform
 import resource
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -20,7 +20,7 @@ from klog.formats.names import TopicPartition
 from klog.metadata.store import SessionState
 from klog.server.metrics.controller import ControllerSnapshot, controller_metrics
 from klog.server.metrics.coordinators import GroupsSnapshot, group_metrics, transaction_metrics
-from klog.server.metrics.exposition import Metric, Sample, counter, gauge, render
+from klog.server.metrics.exposition import Metric, Sample, counter, gauge, gauges, render
 from klog.server.metrics.fetchers import fetch_counts, fetcher_metrics
 from klog.server.metrics.logs import cleaner_metrics, directory_metrics, log_metrics
 from klog.server.metrics.recent import Recent
@@ -135,11 +135,8 @@ def _network_metrics(broker: Broker, now: _Snapshot, before: _Snapshot, seconds:
     network = broker.network
     # The usual rules of the JMX exporter use the first name, those of Confluent's dashboards the second.
     for name in ("socket_server_metrics", "socketservermetrics"):
-        yield Metric(
-            f"kafka_server_{name}_connection_count",
-            "gauge",
-            "open connections",
-            [Sample({"listener": each}, count) for each, count in network.connection_counts.items()],
+        yield gauges(
+            f"kafka_server_{name}_connection_count", "open connections", "listener", network.connection_counts
         )
     yield gauge(
         "kafka_network_requestchannel_requestqueuesize",
@@ -176,24 +173,14 @@ def idle_share(waited_s: float, possible_s: float) -> float:
 
 
 def _waiting_metrics(broker: Broker) -> Iterator[Metric]:
-    all_of = broker.purgatories
-    found: Sequence[tuple[str, int, int]] = [
-        (each.name, each.watched, each.waiting)
-        for each in (all_of.produce, all_of.fetch, all_of.delete_records, all_of.topics, all_of.elections)
-    ]
+    of = broker.purgatories
+    purgatories = (of.produce, of.fetch, of.delete_records, of.topics, of.elections)
     prefix = "kafka_server_delayedoperationpurgatory_"
-    yield Metric(
-        f"{prefix}purgatorysize",
-        "gauge",
-        "watched operations, completed ones not swept yet included",
-        [Sample({"delayedOperation": name}, watched) for name, watched, _ in found],
-    )
-    yield Metric(
-        f"{prefix}numdelayedoperations",
-        "gauge",
-        "requests that wait",
-        [Sample({"delayedOperation": name}, waiting) for name, _, waiting in found],
-    )
+    watched = {each.name: each.watched for each in purgatories}
+    what = "watched operations, completed ones not swept yet included"
+    yield gauges(f"{prefix}purgatorysize", what, "delayedOperation", watched)
+    waiting = {each.name: each.waiting for each in purgatories}
+    yield gauges(f"{prefix}numdelayedoperations", "requests that wait", "delayedOperation", waiting)
     sessions = broker.sessions
     prefix = "kafka_server_fetchsessioncache_"
     yield gauge(f"{prefix}numincrementalfetchsessions", "fetch sessions", len(sessions))
@@ -257,11 +244,8 @@ class SessionCounts:
 
     def metrics(self) -> Iterator[Metric]:
         """The present state, as 1 of the three, and how often each has occurred."""
-        yield Metric(
-            f"{_PREFIX}zookeepersessionstate",
-            "gauge",
-            "1 for the present state of the session with ZooKeeper",
-            [Sample({"state": name}, state is self._state) for state, (name, _, _) in _NAMES.items()],
-        )
+        states = {name: state is self._state for state, (name, _, _) in _NAMES.items()}
+        what = "1 for the present state of the session with ZooKeeper"
+        yield gauges(f"{_PREFIX}zookeepersessionstate", what, "state", states)
         for state, (_, name, help_text) in _NAMES.items():
             yield counter(f"{_PREFIX}{name}_total", help_text, self._times[state])

@@ -12,10 +12,11 @@ from typing import Final, NamedTuple
 from klog.controller.observer import ControllerState
 from klog.controller.runner import Controller
 from klog.server.counters.request_times import Timing
-from klog.server.metrics.exposition import Metric, Sample, counter, gauge
+from klog.server.metrics.exposition import Metric, Sample, counter, gauge, gauges
 from klog.server.metrics.times import Times, summary
 from klog.server.peers.controller_times import ControllerTimes
 
+_CONTROLLER: Final = "kafka_controller_kafkacontroller_"
 _STATS: Final = "kafka_controller_controllerstats_"
 _CHANNELS: Final = "kafka_controller_controllerchannelmanager_"
 _EVENTS: Final = "kafka_controller_controllereventmanager_eventqueue"
@@ -34,6 +35,29 @@ _NAMES: Final[Mapping[ControllerState, str]] = MappingProxyType(
         for state in ControllerState
         if state not in _UNTIMED
     }
+)
+_COUNTS: Final = (
+    ("activebrokercount", "active_brokers", "live brokers"),
+    ("globaltopiccount", "topics", "topics of the cluster"),
+    ("globalpartitioncount", "partitions", "partitions of the cluster"),
+    ("offlinepartitionscount", "offline_partitions", "partitions without a leader"),
+    (
+        "preferredreplicaimbalancecount",
+        "preferred_replica_imbalance",
+        "partitions that their preferred replica does not lead",
+    ),
+    ("topicstodeletecount", "topics_to_delete", "topics that are being deleted"),
+    ("replicastodeletecount", "replicas_to_delete", "replicas of theirs that are not deleted yet"),
+    (
+        "topicsineligibletodeletecount",
+        "topics_ineligible_to_delete",
+        "topics whose deletion waits for a broker",
+    ),
+    (
+        "replicasineligibletodeletecount",
+        "replicas_ineligible_to_delete",
+        "replicas whose deletion has failed",
+    ),
 )
 
 
@@ -68,12 +92,8 @@ def controller_metrics(
     )
     queued = controller.queued_requests()
     yield gauge(f"{_CHANNELS}totalqueuesize", "requests that wait for brokers", sum(queued.values()))
-    yield Metric(
-        f"{_CHANNELS}queuesize",
-        "gauge",
-        "requests that wait for one broker",
-        [Sample({"broker_id": broker_id}, count) for broker_id, count in sorted(queued.items())],
-    )
+    counts = dict(sorted(queued.items()))
+    yield gauges(f"{_CHANNELS}queuesize", "requests that wait for one broker", "broker_id", counts)
     yield Metric(
         f"{_CHANNELS}requestrateandqueuetimems",
         "summary",
@@ -102,30 +122,8 @@ def _request_waits(broker_id: int, now: ControllerSnapshot, before: ControllerSn
 
 def _gauges(controller: Controller) -> Iterator[Metric]:
     counts = controller.gauges()
-    prefix = "kafka_controller_kafkacontroller_"
-    for name, help_text, value in (
-        ("activecontrollercount", "1 if this broker is the controller", controller.is_active),
-        ("controllerstate", "what it does (ControllerState), 0 is idle", controller.state),
-        ("activebrokercount", "live brokers", counts.active_brokers),
-        ("globaltopiccount", "topics of the cluster", counts.topics),
-        ("globalpartitioncount", "partitions of the cluster", counts.partitions),
-        ("offlinepartitionscount", "partitions without a leader", counts.offline_partitions),
-        (
-            "preferredreplicaimbalancecount",
-            "partitions that their preferred replica does not lead",
-            counts.preferred_replica_imbalance,
-        ),
-        ("topicstodeletecount", "topics that are being deleted", counts.topics_to_delete),
-        ("replicastodeletecount", "replicas of theirs that are not deleted yet", counts.replicas_to_delete),
-        (
-            "topicsineligibletodeletecount",
-            "topics whose deletion waits for a broker",
-            counts.topics_ineligible_to_delete,
-        ),
-        (
-            "replicasineligibletodeletecount",
-            "replicas whose deletion has failed",
-            counts.replicas_ineligible_to_delete,
-        ),
-    ):
-        yield gauge(f"{prefix}{name}", help_text, value)
+    active, state = "1 if this broker is the controller", "what it does (ControllerState), 0 is idle"
+    yield gauge(f"{_CONTROLLER}activecontrollercount", active, controller.is_active)
+    yield gauge(f"{_CONTROLLER}controllerstate", state, controller.state)
+    for name, field, help_text in _COUNTS:
+        yield gauge(f"{_CONTROLLER}{name}", help_text, getattr(counts, field))

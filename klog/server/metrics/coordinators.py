@@ -20,7 +20,7 @@ from klog.coordinator.groups.values import GroupState, Key
 from klog.coordinator.runtime.ownership import LoadTimes
 from klog.coordinator.transactions.values import TransactionState
 from klog.server.coordinators.transaction_coordinator import BrokerTransactions
-from klog.server.metrics.exposition import Metric, Sample, counter, gauge
+from klog.server.metrics.exposition import Metric, counter, gauge, gauges
 
 _MANAGER: Final = "kafka_coordinator_group_groupmetadatamanager_"
 _GROUPS: Final = "kafka_server_group_coordinator_metrics_"
@@ -83,12 +83,9 @@ def group_metrics(
     for state in GroupState:
         name = state.value.lower()
         yield gauge(f"{_MANAGER}numgroups{name}", f"classic groups in {state.value}", found.classic[state])
-    yield Metric(
-        f"{_GROUPS}consumer_group_count",
-        "gauge",
-        "groups of the protocol of Kafka 4 (KIP-848) by state",
-        [Sample({"state": state.value.lower()}, found.consumer[state]) for state in ConsumerGroupState],
-    )
+    counts = {state.value.lower(): found.consumer[state] for state in ConsumerGroupState}
+    what = "groups of the protocol of Kafka 4 (KIP-848) by state"
+    yield gauges(f"{_GROUPS}consumer_group_count", what, "state", counts)
     unread = "offsets that groups with members have not read, in partitions that this broker leads"
     yield gauge("klog_coordinator_group_lag", unread, found.lag)
     yield gauge("klog_coordinator_group_lag_max", f"the most {unread}", found.largest_lag)
@@ -145,12 +142,9 @@ def transaction_metrics(transactions: BrokerTransactions, pause: Callable[[], No
             if seen % _GROUPS_A_TURN == 0:
                 pause()
             found[transaction.record.state] += 1
-    yield Metric(
-        "klog_coordinator_transactions",
-        "gauge",
-        "transactional ids that this broker coordinates, by state; Ongoing ones are open",
-        [Sample({"state": state.title}, found[state]) for state in TransactionState],
-    )
+    what = "transactional ids that this broker coordinates, by state; Ongoing ones are open"
+    counts = {state.title: found[state] for state in TransactionState}
+    yield gauges("klog_coordinator_transactions", what, "state", counts)
     yield gauge(
         f"{_MARKERS}unknowndestinationqueuesize",
         "markers that wait for the leader of their partition",

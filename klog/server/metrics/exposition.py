@@ -37,6 +37,13 @@ def gauge(name: str, help_text: str, value: float) -> Metric:
     return Metric(name, "gauge", help_text, (Sample({}, value),))
 
 
+def gauges(
+    name: str, help_text: str, label: str, values: Mapping[str, float] | Mapping[int, float]
+) -> Metric:
+    """A gauge with a value for each value of one label."""
+    return Metric(name, "gauge", help_text, [Sample({label: each}, value) for each, value in values.items()])
+
+
 def counter(name: str, help_text: str, value: float) -> Metric:
     """A counter without labels."""
     return Metric(name, "counter", help_text, (Sample({}, value),))

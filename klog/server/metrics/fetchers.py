@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from klog.server.metrics.exposition import Labels, Metric, Sample, gauge
+from klog.server.metrics.exposition import Labels, Metric, Sample, gauges
 
 if TYPE_CHECKING:
     from klog.server.fetching.fetcher_thread import FetcherThread
     from klog.server.fetching.manager import FetcherManager
 
 _MANAGER: Final = "kafka_server_replicafetchermanager_"
-_CLIENT: Final = {"clientId": "Replica"}
+_CLIENT: Final = "Replica"
 _PARTITIONS_A_TURN: Final = 500
 
 
@@ -42,7 +42,7 @@ def fetcher_metrics(
         ("failedpartitionscount", "partitions that are not copied any more", counts.failed_partitions),
         ("deadthreadcount", "threads that have died", counts.dead_threads),
     ):
-        yield gauge(f"{_MANAGER}{name}", help_text, value)._replace(samples=(Sample(_CLIENT, value),))
+        yield gauges(f"{_MANAGER}{name}", help_text, "clientId", {_CLIENT: value})
     labels = [_labels(fetchers, thread) for thread in threads]
     for name, field, help_text in (
         ("requests", "requests", "requests to leaders"),

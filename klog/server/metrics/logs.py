@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from klog.server.metrics.exposition import Labels, Metric, Sample, gauge
+from klog.server.metrics.exposition import Labels, Metric, Sample, gauge, gauges
 from klog.storage.cleaner.log_cleaner import LogCleaner
 from klog.storage.log.partition_log import PartitionLog
 
@@ -42,28 +42,24 @@ def log_metrics(logs: Sequence[PartitionLog]) -> Iterator[Metric]:
 def directory_metrics(online: Sequence[str], offline: Sequence[str]) -> Iterator[Metric]:
     """The metrics of the log directories."""
     yield gauge("kafka_log_logmanager_offlinelogdirectorycount", "failed log directories", len(offline))
-    samples = [Sample({"logDirectory": path}, path in offline) for path in (*online, *offline)]
-    yield Metric("kafka_log_logmanager_logdirectoryoffline", "gauge", "1 if it has failed", samples)
+    failed = {path: path in offline for path in (*online, *offline)}
+    yield gauges("kafka_log_logmanager_logdirectoryoffline", "1 if it has failed", "logDirectory", failed)
 
 
 def cleaner_metrics(cleaner: LogCleaner, online: Sequence[str]) -> Iterator[Metric]:
     """The metrics of the cleaner."""
-    gauges = cleaner.gauges()
+    found = cleaner.gauges()
     for kind, known in (("logcleanermanager", _MANAGER_GAUGES), ("logcleaner", _CLEANER_GAUGES)):
         for name, help_text in known:
-            yield gauge(f"kafka_log_{kind}_{name.lower().replace('-', '_')}", help_text, gauges[name])
+            yield gauge(f"kafka_log_{kind}_{name.lower().replace('-', '_')}", help_text, found[name])
     counts = {path: cleaner.uncleanable_count(path) for path in online}
-    yield Metric(
+    yield gauges(
         "kafka_log_logcleanermanager_uncleanable_partitions_count",
-        "gauge",
         "logs that are not cleaned any more, because cleaning them failed",
-        [Sample({"logDirectory": path}, count) for path, count in counts.items()],
+        "logDirectory",
+        counts,
     )
     # Computing the bytes reads the logs, so it is done only if there are such logs.
     sizes = {path: cleaner.uncleanable_bytes(path) if count else 0 for path, count in counts.items()}
-    yield Metric(
-        "kafka_log_logcleanermanager_uncleanable_bytes",
-        "gauge",
-        "bytes in them that could be cleaned",
-        [Sample({"logDirectory": path}, size) for path, size in sizes.items()],
-    )
+    name = "kafka_log_logcleanermanager_uncleanable_bytes"
+    yield gauges(name, "bytes in them that could be cleaned", "logDirectory", sizes)

@@ -27,6 +27,13 @@ class _InSync(NamedTuple):
 
 
 _FOLLOWS: Final = _InSync()
+_OF_ALL_LED: Final = (
+    ("leadercount", "is_leader", "partitions that this broker leads"),
+    ("underreplicatedpartitions", "is_under_replicated", "led partitions with replicas out of sync"),
+    ("underminisrpartitioncount", "is_under_min_isr", "led partitions below min.insync.replicas"),
+    ("atminisrpartitioncount", "is_at_min_isr", "led partitions at min.insync.replicas"),
+    ("reassigningpartitions", "is_reassigning", "led partitions whose replicas are being changed"),
+)
 _OF_A_PARTITION: Final = (
     ("underreplicated", "is_under_replicated", "1 if replicas are out of sync"),
     ("insyncreplicascount", "in_sync", "in-sync replicas"),
@@ -46,32 +53,10 @@ def replica_metrics(
         if number % _PARTITIONS_A_TURN == 0:
             pause()
         found.append(_in_sync(partition))
-    for name, help_text, count in (
-        ("partitioncount", "replicas on this broker", len(partitions)),
-        ("leadercount", "partitions that this broker leads", sum(each.is_leader for each in found)),
-        (
-            "underreplicatedpartitions",
-            "led partitions with replicas out of sync",
-            sum(each.is_under_replicated for each in found),
-        ),
-        (
-            "underminisrpartitioncount",
-            "led partitions below min.insync.replicas",
-            sum(each.is_under_min_isr for each in found),
-        ),
-        (
-            "atminisrpartitioncount",
-            "led partitions at min.insync.replicas",
-            sum(each.is_at_min_isr for each in found),
-        ),
-        (
-            "reassigningpartitions",
-            "led partitions whose replicas are being changed",
-            sum(each.is_reassigning for each in found),
-        ),
-        ("offlinereplicacount", "replicas on failed disks", offline),
-    ):
-        yield gauge(f"{_PREFIX}{name}", help_text, count)
+    yield gauge(f"{_PREFIX}partitioncount", "replicas on this broker", len(partitions))
+    for name, field, help_text in _OF_ALL_LED:
+        yield gauge(f"{_PREFIX}{name}", help_text, sum(getattr(each, field) for each in found))
+    yield gauge(f"{_PREFIX}offlinereplicacount", "replicas on failed disks", offline)
     yield counter(f"{_PREFIX}isrshrinks_total", "ISRs that lost members", counts.shrinks)
     yield counter(f"{_PREFIX}isrexpands_total", "ISRs that won members", counts.expands)
     yield counter(f"{_PREFIX}failedisrupdates_total", "changes of ISRs that were refused", counts.failures)
