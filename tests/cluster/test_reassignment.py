@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.agreement import differences
+from tests.cluster.agreeing import agreeing, tools_of
 from tests.cluster.reading import check
 from tests.cluster.tools import NOTHING_LISTED, ClusterTools
 from tests.cluster.tree import Partition
-from tests.cluster.world import Cluster, cluster, kinds
+from tests.cluster.world import Cluster
 from tests.peers.kafka import KafkaPeer
-from tests.peers.tool_server import ToolServer
 from tests.swap.clients import Writer, Written
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
@@ -33,25 +32,16 @@ CONFIG = {"replication.quota.window.num": 120, "controlled.shutdown.retry.backof
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory, kafka3: KafkaPeer) -> Iterator[Cluster]:
     work: Path = tmp_path_factory.mktemp("reassignment")
-    with cluster(work, kafka3, kinds("klog,kafka,kafka"), CONFIG) as found:
-        found.start()
+    with agreeing(work, kafka3, "klog,kafka,kafka", CONFIG) as found:
         yield found
-        found.wait_for_full_isr()
-        found.stop()
-        assert "Traceback" not in "".join(each.klog_log for each in found.members.values())
-        for partition in found.tree.partitions():
-            if not partition[0].startswith("__"):
-                replicas = found.tree.replicas(partition[0])[partition[1]]
-                holders = [found.members[each] for each in replicas]
-                assert list(differences(holders, {partition: 0})) == []
 
 
 @pytest.fixture(scope="module")
 def tools(
     world: Cluster, kafka3: KafkaPeer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ClusterTools]:
-    with ToolServer(kafka3) as server:
-        yield ClusterTools(server, world.bootstrap, tmp_path_factory.mktemp("plans"))
+    with tools_of(world, kafka3, tmp_path_factory.mktemp("plans")) as found:
+        yield found
 
 
 def write(world: Cluster, topic: str, count: int, into: Written, size_bytes: int = 100) -> None:

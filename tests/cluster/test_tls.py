@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from tests.cluster.agreement import differences
+from tests.cluster.agreeing import agreeing
 from tests.cluster.reading import check
-from tests.cluster.world import Cluster, cluster, kinds
+from tests.cluster.world import Cluster
 from tests.peers.kafka import KafkaPeer
 from tests.server.network.servers import TLS_FILES
 from tests.swap.clients import Writer, Written
@@ -37,15 +37,8 @@ def world(tmp_path_factory: pytest.TempPathFactory, kafka3: KafkaPeer) -> Iterat
         "transaction.state.log.replication.factor": 2,
         "controlled.shutdown.retry.backoff.ms": 100,
     }
-    with cluster(work, kafka3, kinds("klog,kafka"), config) as found:
-        found.start()
+    with agreeing(work, kafka3, "klog,kafka", config) as found:
         yield found
-        found.wait_for_full_isr()
-        found.stop()
-        assert "Traceback" not in "".join(each.klog_log for each in found.members.values())
-        for partition in found.tree.partitions():
-            if not partition[0].startswith("__"):
-                assert list(differences(found.members.values(), {partition: 0})) == []
 
 
 @pytest.mark.parametrize("controller", [pytest.param(KLOG, id="klog"), pytest.param(KAFKA, id="kafka")])

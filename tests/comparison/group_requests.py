@@ -103,6 +103,18 @@ def leave(version: int, group: str, *leaving: tuple[str, str | None]) -> Ask:
 def commit(
     version: int, group: str, who: Identity, commits: Sequence[Commit], retention: timedelta = NO_TIME
 ) -> Ask:
+    values = {
+        "group_id": group,
+        "generation_id_or_member_epoch": who.generation_id,
+        "member_id": who.member_id,
+        "group_instance_id": who.instance_id,
+        "retention_time": retention,
+        "topics": committed_topics("OffsetCommit", commits),
+    }
+    return Ask(ApiKey.OFFSET_COMMIT, version, values)
+
+
+def committed_topics(api: str, commits: Sequence[Commit]) -> tuple[Part, ...]:
     by_topic: dict[str, list[Part]] = {}
     for each in commits:
         values = {
@@ -111,20 +123,11 @@ def commit(
             "committed_leader_epoch": each.leader_epoch,
             "committed_metadata": each.metadata,
         }
-        by_topic.setdefault(each.topic, []).append(Part("OffsetCommitRequestPartition", values))
-    topics = tuple(
-        Part("OffsetCommitRequestTopic", {"name": topic, "partitions": tuple(parts)})
+        by_topic.setdefault(each.topic, []).append(Part(f"{api}RequestPartition", values))
+    return tuple(
+        Part(f"{api}RequestTopic", {"name": topic, "partitions": tuple(parts)})
         for topic, parts in by_topic.items()
     )
-    values = {
-        "group_id": group,
-        "generation_id_or_member_epoch": who.generation_id,
-        "member_id": who.member_id,
-        "group_instance_id": who.instance_id,
-        "retention_time": retention,
-        "topics": topics,
-    }
-    return Ask(ApiKey.OFFSET_COMMIT, version, values)
 
 
 Wanted = Mapping[str, tuple[int, ...]]

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Final, NamedTuple
 
 from klog.protocol.apis import ApiKey
-from tests.comparison.group_requests import Commit, Identity
+from tests.comparison.group_requests import Commit, Identity, committed_topics
 from tests.comparison.messages import Ask, Part
 
 TIMEOUT: Final = timedelta(seconds=600)
@@ -100,25 +100,13 @@ def commit_offsets(
     commits: Sequence[Commit],
     who: Identity = NO_MEMBER,
 ) -> Ask:
-    by_topic: dict[str, list[Part]] = {}
-    for each in commits:
-        values = {
-            "partition_index": each.partition,
-            "committed_offset": each.offset,
-            "committed_leader_epoch": each.leader_epoch,
-            "committed_metadata": each.metadata,
-        }
-        by_topic.setdefault(each.topic, []).append(Part("TxnOffsetCommitRequestPartition", values))
-    topics = tuple(
-        Part("TxnOffsetCommitRequestTopic", {"name": topic, "partitions": tuple(parts)})
-        for topic, parts in by_topic.items()
-    )
     member = {
         "generation_id": who.generation_id,
         "member_id": who.member_id,
         "group_instance_id": who.instance_id,
     }
-    values = {**_of(transactional_id, producer), "group_id": group, **member, "topics": topics}
+    values = {**_of(transactional_id, producer), "group_id": group, **member}
+    values["topics"] = committed_topics("TxnOffsetCommit", commits)
     return Ask(ApiKey.TXN_OFFSET_COMMIT, version, values)
 
 
