@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _PROGRESS_EVERY: Final = 100
+_NO_THREAD: Final = "can't start new thread"
+"""What Python says if there is no room for the stack of a thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +106,11 @@ def _run(launch: Launch, config: BrokerConfig, on_serving: Callable[[Broker], No
         except WaitCancelledError as cancelled:
             logger.info("%s", cancelled)
             return
-        except OSError as error:
+        except (OSError, MemoryError, RuntimeError) as error:
             # Errors of log directories have been handled before. This is the system's lack of descriptors or
-            # memory.
+            # memory, or of room for the stack of a thread.
+            if isinstance(error, RuntimeError) and str(error) != _NO_THREAD:
+                raise
             raise KlogError(f"the broker cannot start: {error}", cure="see ulimit -a") from error
         closing.callback(broker.stop, lambda: stop.is_urgent)
         if metrics is not None:

@@ -1,7 +1,7 @@
 """File descriptors: how many the process may have open, and how many logs need.
 
 A log keeps three files of its active segment open: records, offset index and time index. If descriptors run
-out, no disk has failed: the log directory stays online.
+out, or the address space in which the indexes are mapped, no disk has failed: the log directory stays online.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ _OPEN: Final = "/proc/self/fd"
 
 
 class DescriptorsError(StorageError):
-    """The process may not open as many files as its logs need."""
+    """The process may not open as many files as its logs need, or not map them into its memory."""
 
 
 def are_exhausted(error: BaseException) -> bool:
-    """Whether an error, or what it came from, says that process or system have no descriptor left."""
+    """Whether an error, or what it came from, says that no descriptor or no memory is left."""
     while not isinstance(error, OSError):
         if error.__cause__ is None:
             return False
         error = error.__cause__
-    return error.errno in (errno.EMFILE, errno.ENFILE)
+    return error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
 def most_descriptors() -> int:
@@ -74,8 +74,18 @@ def require_descriptors(logs: int) -> None:
         raise exhausted(logs)
 
 
-def exhausted(logs: int) -> DescriptorsError:
-    """The error of a process whose limit is too low for so many logs."""
+def exhausted(logs: int, error: BaseException | None = None) -> DescriptorsError:
+    """The error of a process whose limit is too low for so many logs; `error` says which limit (None: that of
+    descriptors).
+    """
+    while error is not None and not isinstance(error, OSError):
+        error = error.__cause__
+    if error is not None and error.errno == errno.ENOMEM:
+        return DescriptorsError(
+            f"no memory is left in which the indexes of {logs} logs can be mapped",
+            cure="start with a higher limit: ulimit -v (with systemd LimitAS), or a smaller"
+            " log.index.size.max.bytes",
+        )
     needed = logs * LOG_DESCRIPTORS + _SPARE
     return DescriptorsError(
         f"{logs} logs need {needed} file descriptors, clients need more, {most_descriptors()} are allowed",

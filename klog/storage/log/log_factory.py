@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -53,16 +55,29 @@ class LogFactory:
         """An empty log in a new directory. Without `sync` the caller forces it to disk. Raises `OSError`,
         `StorageError`.
         """
-        os.makedirs(path, exist_ok=True)
-        if topic_id is not None:
-            write_topic_id(path, topic_id, sync=sync)
-        settings = LoadSettings(
-            self.clock_ms(),
-            default_root(os.path.dirname(path)),
-            producer_expiration_ms=self.settings().producer_expiration_ms,
-        )
-        state = create_log(path, self.topic_config(partition.topic), settings)
-        return self.log(partition, path, state, topic_id)
+        with _removed_unless_done(path):
+            os.makedirs(path, exist_ok=True)
+            if topic_id is not None:
+                write_topic_id(path, topic_id, sync=sync)
+            settings = LoadSettings(
+                self.clock_ms(),
+                default_root(os.path.dirname(path)),
+                producer_expiration_ms=self.settings().producer_expiration_ms,
+            )
+            state = create_log(path, self.topic_config(partition.topic), settings)
+            return self.log(partition, path, state, topic_id)
+
+
+@contextmanager
+def _removed_unless_done(path: str) -> Iterator[None]:
+    """Remove a directory that the block has made if it fails: the next start would have to recover it."""
+    is_new = not os.path.lexists(path)
+    try:
+        yield
+    except BaseException:
+        if is_new:
+            shutil.rmtree(path, ignore_errors=True)
+        raise
 
 
 def marked_path(partition: TopicPartition, directory: str, state: DirectoryState) -> str:

@@ -161,7 +161,7 @@ class LogManager:
             )
         except (OSError, KlogError) as error:
             if are_exhausted(error):
-                raise exhausted(len(names)) from error
+                raise exhausted(len(names), error) from error
             self.directory_failed(path, error)
             return
         self._loaded_directories.add(path)
@@ -262,7 +262,7 @@ class LogManager:
                 log = self._factory.create(path, partition, topic_id, sync=self._unforced is None)
             except (OSError, StorageError) as error:
                 if are_exhausted(error):
-                    raise exhausted(len(self._logs.all()) + 1) from error
+                    raise exhausted(len(self._logs.all()) + 1, error) from error
                 self.background.fails_soon(directory, error)
                 continue
             if self._unforced is not None:

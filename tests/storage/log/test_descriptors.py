@@ -38,8 +38,8 @@ def test_a_log_beyond_the_limit_is_refused_and_its_directory_serves_on(
     assert new_log(manager, 1).log_end_offset == 0
 
 
-@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
-def test_descriptors_that_run_out_while_a_log_is_created_are_no_failure_of_the_disk(
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+def test_descriptors_or_memory_that_run_out_while_a_log_is_created_are_no_failure_of_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     managed = Managed(tmp_path / "a")
@@ -56,6 +56,8 @@ def test_descriptors_that_run_out_while_a_log_is_created_are_no_failure_of_the_d
         new_log(manager, 0)
     managed.pass_ms(0)
     assert manager.offline == {}
+    # Nothing is left that the next start would have to recover.
+    assert not (tmp_path / "a" / str(partition(0))).exists()
 
 
 def test_a_start_that_may_not_open_all_logs_says_so_and_changes_nothing(
