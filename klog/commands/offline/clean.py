@@ -140,7 +140,7 @@ class _Run:
     def judge(self, log_directory: str, partitions: list[str]) -> None:
         from klog.storage.cleaner.offline import OfflineDirectory
         from klog.storage.cleaner.task import CleanerSettings
-        from klog.storage.files.directory_lock import is_held
+        from klog.storage.files.directory_lock import holder_of
 
         shows = self._options.status or self._options.dry_run  # and holds no lock
         settings = CleanerSettings(dedupe_buffer_bytes=self._options.dedupe_buffer_bytes)
@@ -149,7 +149,7 @@ class _Run:
             self._rules,
             now_ms=self._now_ms,
             settings=settings,
-            in_use=shows and is_held(log_directory),
+            in_use=shows and holder_of(log_directory) is not None,
         )
         if not directory.stopped_cleanly and not self._options.quiet:
             what = "there is no clean shutdown marker: if the broker crashed, run `klog recover` first"

@@ -10,35 +10,36 @@ import contextlib
 import fcntl
 import os
 import re
-import struct
-import sys
 from collections.abc import Iterator
 from typing import Final
 
 from klog.formats.errors import StorageError
 from klog.formats.names import PLAIN_KINDS, FileKind
 from klog.storage.files.files import storage_error
+from klog.storage.files.lock_holder import ANOTHER_PROCESS, directory_lock_holder, record_lock_holder
 
 _UNFINISHED: Final = re.compile(rf"({'|'.join(map(re.escape, sorted(PLAIN_KINDS)))})(\.[0-9]+)?\.tmp")
 
 
 @contextlib.contextmanager
 def locked(log_directory: str, *, only_reading: bool = False) -> Iterator[None]:
-    """Hold the lock of `log_directory` in the block. Raises `StorageError` if a broker holds it.
+    """Hold the lock of `log_directory` in the block. Raises `StorageError` if another process holds it.
 
-    A directory without `.lock` and `meta.properties` is a copy, not a broker's: it is not locked, and no file
-    is left in it. With `only_reading` no directory is locked and nothing is created.
+    A directory without `.lock` and `meta.properties` is a copy, not a broker's: no file is left in it, and
+    the lock is on the directory itself. With `only_reading` no directory is locked and nothing is created.
     """
     path = os.path.join(log_directory, FileKind.LOCK)
     marked = os.path.exists(os.path.join(log_directory, FileKind.META_PROPERTIES))
-    if only_reading and is_held(log_directory):
-        raise _held(log_directory)
     if only_reading:
+        holder = holder_of(log_directory)
+        if holder is not None:
+            raise _held(log_directory, holder)
         yield
         return
     if not marked and not os.path.exists(path):
-        remove_unfinished(log_directory)
-        yield
+        with _locked_itself(log_directory):
+            remove_unfinished(log_directory)
+            yield
         return
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
@@ -48,7 +49,7 @@ def locked(log_directory: str, *, only_reading: bool = False) -> Iterator[None]:
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise _held(log_directory) from error
+            raise _held(log_directory, holder_of(log_directory)) from error
         remove_unfinished(log_directory)
         yield
     finally:
@@ -68,34 +69,37 @@ def remove_unfinished(log_directory: str) -> None:
         raise storage_error("cannot be tidied up", log_directory, error) from error
 
 
-def is_held(log_directory: str) -> bool:
-    """Whether another process holds the lock of `log_directory`. Takes no lock and changes nothing.
-
-    False also if that cannot be found out, because `.lock` cannot be opened. Not for a process that holds the
-    lock itself: closing the file would release it.
-    """
+@contextlib.contextmanager
+def _locked_itself(directory: str) -> Iterator[None]:
+    """Hold a lock on a directory that has no file for it."""
     try:
-        descriptor = os.open(os.path.join(log_directory, FileKind.LOCK), os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return False
-    wanted = [0] * 5  # from the start to the end of the file
-    wanted[_TYPE] = fcntl.F_WRLCK
+        descriptor = os.open(directory, os.O_RDONLY)
+    except OSError as error:
+        raise storage_error("cannot be locked", directory, error) from error
     try:
-        found = fcntl.fcntl(descriptor, fcntl.F_GETLK, _FLOCK.pack(*wanted))
-    except OSError:
-        return False
+        with contextlib.suppress(OSError):  # not every file system has such locks
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise _held(directory, directory_lock_holder(directory)) from error
+        yield
     finally:
         os.close(descriptor)
-    return bool(_FLOCK.unpack(found)[_TYPE] != fcntl.F_UNLCK)
 
 
-_FLOCK, _TYPE = (struct.Struct("qqihh"), 3) if sys.platform == "darwin" else (struct.Struct("hhqqi4x"), 0)
-"""`struct flock` of fcntl(2), and the place of its field `l_type`."""
+def holder_of(log_directory: str) -> str | None:
+    """The process that holds the lock of `log_directory`. Takes no lock and changes nothing.
+
+    None if nobody does, or that cannot be found out, because `.lock` cannot be opened. Not for a process that
+    holds the lock itself: closing the file would release it.
+    """
+    lock = os.path.join(log_directory, FileKind.LOCK)
+    return record_lock_holder(lock) if os.path.exists(lock) else directory_lock_holder(log_directory)
 
 
-def _held(log_directory: str) -> StorageError:
+def _held(log_directory: str, holder: str | None) -> StorageError:
     return StorageError(
-        "a running broker holds this log directory",
+        f"{holder or ANOTHER_PROCESS} holds this log directory",
         file=log_directory,
-        cure="stop the broker first, or work on a copy of the directory",
+        cure="let it end or stop it first, or work on a copy of the directory",
     )

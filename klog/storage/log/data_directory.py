@@ -17,7 +17,7 @@ from klog.formats.errors import FormatError, StorageError
 from klog.formats.meta_properties import MetaProperties
 from klog.formats.names import FileKind, TopicPartition
 from klog.storage.files.checkpoint_files import read_offsets, write_offsets
-from klog.storage.files.directory_lock import remove_unfinished
+from klog.storage.files.directory_lock import holder_of, remove_unfinished
 from klog.storage.files.files import read_whole, storage_error, write_atomically
 from klog.storage.log.open_file import sync_file
 
@@ -66,7 +66,7 @@ class DataDirectory:
         except OSError as error:
             self.release_lock()
             raise DirectoryLockedError(
-                "another broker is using this log directory",
+                f"{holder_of(self.path) or 'another broker'} is using this log directory",
                 file=self.path,
                 cure="stop it, or give this broker a directory of its own in log.dirs",
             ) from error

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,11 @@ from tests.corpora import Corpus
 HOLD = (
     "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.lockf(f, fcntl.LOCK_EX); print(flush=True); input()"
 )
+HOLD_ITSELF = (
+    "import fcntl, os, sys; f = os.open(sys.argv[1], os.O_RDONLY); fcntl.flock(f, fcntl.LOCK_EX);"
+    " print(flush=True); input()"
+)
+HELD = r"process \d+ \(python\S*\) holds this log directory"
 # Every command that changes a directory; those that talk to a broker leave that to the broker.
 CHANGING = [
     ("rebuild-index",),
@@ -43,19 +50,31 @@ def klog(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
     return runner(capfd, monkeypatch)
 
 
-@pytest.fixture
-def partition(tmp_path: Path) -> Iterator[Path]:
-    """A damaged partition in a log directory that another process holds."""
-    directory = tmp_path / "disk" / "logs" / "b-0"
+def damaged(root: Path) -> Path:
+    directory = root / "disk" / "logs" / "b-0"
     shutil.copytree(Corpus("corrupt-k39").log_dir().partition("c-b.flip-last-0").path, directory)
-    (directory.parent / "meta.properties").write_text("version=0\nbroker.id=1\ncluster.id=x\n")
     (directory / "00000000000000000000.index").unlink()
-    command = [sys.executable, "-c", HOLD, directory.parent / ".lock"]
+    return directory
+
+
+@contextmanager
+def held(script: str, *arguments: Path | str) -> Iterator[None]:
+    """Another process holds what the script says."""
+    command = [sys.executable, "-c", script, *arguments]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None
         holder.stdout.readline()
-        yield directory
+        yield
         holder.communicate(b"\n")
+
+
+@pytest.fixture
+def partition(tmp_path: Path) -> Iterator[Path]:
+    """A damaged partition in a log directory that another process holds."""
+    directory = damaged(tmp_path)
+    (directory.parent / "meta.properties").write_text("version=0\nbroker.id=1\ncluster.id=x\n")
+    with held(HOLD, directory.parent / ".lock"):
+        yield directory
 
 
 def state(tree: Path) -> dict[Path, tuple[int, int, int]]:
@@ -93,7 +112,7 @@ def test_a_directory_that_a_broker_holds_is_not_changed(
     before = state(partition.parent)
     done = klog(*command, path)
     assert done.code == 1
-    assert "a running broker holds this log directory" in done.err
+    assert re.search(HELD, done.err)
     assert state(partition.parent) == before
 
 
@@ -107,4 +126,33 @@ def test_a_link_in_a_log_directory_belongs_to_that_directory(
     partition.symlink_to(elsewhere)
     done = klog("rebuild-index", "--force", partition)
     assert done.code == 1
-    assert "a running broker holds" in done.err
+    assert re.search(HELD, done.err)
+
+
+@pytest.mark.parametrize("command", CHANGING, ids=" ".join)
+def test_a_copy_that_another_command_changes_is_not_changed_and_no_file_is_left(
+    command: tuple[str, ...], tmp_path: Path, klog: Run
+) -> None:
+    """A copy has no `.lock`; the lock is on the directory itself."""
+    directory = damaged(tmp_path)
+    before = state(directory.parent)
+    with held(HOLD_ITSELF, directory.parent):
+        done = klog(*command, directory)
+        assert state(directory.parent) == before
+    assert done.code == 1
+    assert re.search(HELD, done.err)
+    assert klog("verify", directory).err == ""
+
+
+@pytest.mark.parametrize("marked", [True, False])
+def test_a_command_that_only_reads_says_who_changes_the_directory(
+    tmp_path: Path, klog: Run, *, marked: bool
+) -> None:
+    directory = damaged(tmp_path)
+    if marked:
+        (directory.parent / "meta.properties").write_text("version=0\nbroker.id=1\ncluster.id=x\n")
+    script = "from klog.storage.files.directory_lock import locked\n"
+    script += f"with locked({str(directory.parent)!r}): print(flush=True); input()"
+    with held(script, "klog", "recover"):
+        done = klog("verify", directory)
+    assert re.search(r"note: process \d+ \(klog recover\) has .* open", done.err)
