@@ -4,24 +4,38 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
-from klog.convert.epochs import write_epochs
 from klog.convert.partition_plan import PartitionPlan
 from klog.convert.partition_state import PartitionState, Swap, is_state
-from klog.convert.snapshots import write_snapshots
 from klog.convert.swapping import bases_of, swap_in
 from klog.convert.tasks import NewSegment, TaskResult
-from klog.formats.errors import CorruptRecordError
+from klog.formats.checkpoints import EpochCheckpoint, EpochEntry, build_epochs
+from klog.formats.constants import INT64_MAX
+from klog.formats.errors import CorruptRecordError, FormatError
 from klog.formats.names import FileKind, FileName, segment_file
+from klog.kernel.columns import BatchTable
 from klog.storage.cleaner.output import KINDS
 from klog.storage.cleaner.swap import DirectoryChanges
 from klog.storage.cleaner.task import CLEANED
+from klog.storage.files.checkpoint_files import read_leader_epochs
+from klog.storage.files.chunks import chunks
 from klog.storage.files.disk import Disk
-from klog.storage.files.files import open_for_reading, storage_error, sync_directory
-from klog.storage.files.partition_files import list_partition
+from klog.storage.files.files import (
+    open_for_reading,
+    read_whole,
+    storage_error,
+    sync_directory,
+    write_atomically,
+)
+from klog.storage.files.partition_files import PartitionFiles, list_partition
+from klog.storage.reading.producer_history import History
+from klog.storage.reading.producer_state import ProducerState, newest_state
+from klog.storage.repair.recovery_epochs import note_epochs
 
 _COMPARED_BYTES: Final = 1 << 20
 _COPIED: Final = (FileKind.LEADER_EPOCH_CHECKPOINT, FileKind.PARTITION_METADATA)
@@ -143,3 +157,117 @@ def copy_files(source: str, target: str, names: Sequence[str]) -> None:
         except OSError as error:
             raise storage_error("cannot be copied", original, error) from error
     sync_directory(target)
+
+
+# -- Producer snapshots at the starts of the new segments, from the original batches -------------------------
+# Rules: Kafka takes a snapshot when it rolls a segment (`ProducerStateManager`). It stores the last batch of
+# each producer as the producer sent it, so that a retry of that batch is recognised. Therefore the originals
+# are followed. No producer expires, since that would need a clock.
+
+
+def write_snapshots(directory: str, target: str, bases: Iterable[int]) -> None:
+    """Write the snapshots at these offsets that are missing, except at the start of the log.
+
+    Raises `StorageError`.
+    """
+    files = list_partition(directory)
+    missing = sorted(set(bases) - set(files.snapshots) - set(files.segments[:1]))
+    if missing:
+        _Follower(files, missing, target).run()
+
+
+class _Follower:
+    """Follows the producers through the originals, and writes a snapshot at each of the offsets."""
+
+    def __init__(self, files: PartitionFiles, offsets: list[int], target: str) -> None:
+        self._files = files
+        self._wanted = offsets[::-1]
+        self._target = target
+        self._state = _newest(files, offsets[0])
+
+    def run(self) -> None:
+        for base, following in pairwise((*self._files.segments, INT64_MAX)):
+            if following <= self._state.end_offset:
+                continue
+            table = BatchTable()
+            with open_for_reading(self._files.file(FileKind.LOG, base)) as file:
+                for data in chunks(file, table):
+                    self._follow(data, table)
+                    if not self._wanted:
+                        return
+
+    def _follow(self, data: memoryview, table: BatchTable) -> None:
+        state = self._state
+        row = bisect_left(table.last_offset, state.end_offset)
+        while row < len(table) and self._wanted:
+            end = bisect_left(table.last_offset, self._wanted[-1], row)
+            state.follow(data, table, row, end)
+            row = max(row, end)
+            if end < len(table):
+                state.end_offset = self._wanted.pop()
+                path = os.path.join(self._target, segment_file(FileKind.PRODUCER_SNAPSHOT, state.end_offset))
+                write_atomically(path, state.snapshot())
+
+
+def _newest(files: PartitionFiles, offset: int) -> ProducerState:
+    """The producers of the newest valid snapshot up to an offset; none if there is no snapshot."""
+    state = newest_state(
+        (at for at in reversed(files.snapshots) if at <= offset),
+        lambda at: read_whole(files.file(FileKind.PRODUCER_SNAPSHOT, at)),
+        history=History(),
+    )
+    return ProducerState(0, History()) if state is None else state
+
+
+# The `leader-epoch-checkpoint` of a converted log, if batches get a leader epoch that it does not have.
+# Messages of magic 0 and 1 have no leader epoch, so a checkpoint knows nothing of them. After a clean stop
+# Kafka does not look for epochs in batches. A leader of epoch 0 would then note that its epoch starts at the
+# log's end.
+
+_MAGIC_AT: Final = 16
+_OLD_EPOCH: Final = 0
+"""What messages before the first epoch of the checkpoint get (`EpochOfOffset`)."""
+
+
+def write_epochs(plan: PartitionPlan, segments: Sequence[NewSegment]) -> None:
+    """Add the epoch of messages that had none to the checkpoint in the target. Raises `StorageError`."""
+    if not segments or not _is_old(plan):
+        return
+    try:
+        entries = read_leader_epochs(plan.directory)
+    except FormatError:
+        return  # a broker that cannot read it makes it anew from the batches
+    first = EpochEntry(_OLD_EPOCH, segments[0].base_offset)
+    if not entries:
+        entries = _of_batches(plan, first)
+    elif entries[0].start_offset <= first.start_offset:
+        return
+    elif entries[0].epoch <= _OLD_EPOCH:
+        entries = (first, *entries[1:])
+    else:
+        entries = (first, *entries)
+    path = os.path.join(plan.target, FileKind.LEADER_EPOCH_CHECKPOINT)
+    write_atomically(path, build_epochs(EpochCheckpoint(entries)))
+
+
+def _is_old(plan: PartitionPlan) -> bool:
+    """Whether the log begins with messages of magic 0 or 1."""
+    source = plan.tasks[0].sources[0]
+    with open_for_reading(_log(plan, source.base_offset)) as file:
+        file.seek(source.start_bytes + _MAGIC_AT)
+        return file.read(1) < b"\2"
+
+
+def _of_batches(plan: PartitionPlan, first: EpochEntry) -> tuple[EpochEntry, ...]:
+    """The epochs of a log that has no checkpoint."""
+    found = [first]
+    table = BatchTable()
+    for base in sorted((*plan.replaces, *plan.kept)):
+        with open_for_reading(_log(plan, base)) as file:
+            for _ in chunks(file, table):
+                note_epochs(table, len(table), found)
+    return tuple(found)
+
+
+def _log(plan: PartitionPlan, base_offset: int) -> str:
+    return os.path.join(plan.directory, segment_file(FileKind.LOG, base_offset))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as kafka_pythons
 
-from klog.client.partitioner import murmur2, partition_of_key
+from klog.client.producer import murmur2, partition_of_key
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def export(
     if run.dry_run:
         _show_plan(job)
         return
-    from klog.commands.offline.exporting.report_file import is_report
+    from klog.commands.offline.exporting.report_text import is_report
     from klog.export.run_export import RunOptions
 
     if run.report is not None:
@@ -141,8 +141,7 @@ def _absolute(path: str) -> str:
 def _run(
     job: ExportJob, run: RunOptions, *, report: str | None, quiet: bool, start_runner: StartRunner | None
 ) -> None:
-    from klog.commands.offline.exporting.report_file import write_report
-    from klog.commands.offline.exporting.report_text import report_text
+    from klog.commands.offline.exporting.report_text import report_text, write_report
     from klog.export.run_export import run_export
 
     with ExitStack() as stack:
@@ -161,7 +160,7 @@ def _run(
 
 
 def _show_plan(job: ExportJob) -> None:
-    from klog.commands.offline.exporting.plan_text import plan_lines
+    from klog.commands.offline.exporting.report_text import plan_lines
     from klog.export.planner import plan
 
     planned = plan(job.options)

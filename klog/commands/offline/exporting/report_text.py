@@ -1,12 +1,18 @@
-"""The final report of an export as text for people."""
+"""The plan of an export as text, and its final report as text for people and as a file."""
 
 from __future__ import annotations
 
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Final
 
+from klog.commands.offline.outputs import output_file
 from klog.commands.shared.cells import human_bytes
-from klog.export.report import Report
-from klog.replicas.splits import Divergence, LostRange, Plan
+from klog.export.report import Report, report_json
+from klog.formats.names import TopicPartition
+from klog.replicas.splits import Divergence, LostRange, PartitionPlan, Plan
 
 _SHOWN: Final = 20
 
@@ -85,3 +91,58 @@ def _lost_text(lost: LostRange) -> str:
     if lost.first_offset is not None and lost.end_offset is not None:
         offsets = f", offsets {lost.first_offset} to {lost.end_offset - 1}"
     return f"{lost.file}{place}{offsets}: {lost.reason}"
+
+
+# -- The final report of an export as a JSON file (`klog export --report`) -----------------------------------
+
+_KEYS: Final = frozenset({"records", "splits", "bytesRead", "lost", "partitions"})
+"""Keys of every report, by which an earlier one is known."""
+
+
+def is_report(path: str) -> bool:
+    """Whether a file is the report of an earlier export, which a new one may replace."""
+    try:
+        found = json.loads(Path(path).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and found.keys() >= _KEYS
+
+
+def write_report(path: str, report: Report, inputs: Iterable[str]) -> None:
+    """Write the report. The caller has checked the path before the export. Raises StorageError."""
+    data = (json.dumps(report_json(report), indent=1) + "\n").encode("ascii")
+    with output_file(path, inputs, force=True) as out:
+        out.write(data)
+
+
+# -- The plan of an export as text, for `klog export --dry-run` ----------------------------------------------
+
+
+def plan_lines(plan: Plan) -> Iterator[str]:
+    """A line for each partition, then losses, problems, divergences and skipped files."""
+    splits = Counter(split.topic_partition for split in plan.splits)
+    sizes: Counter[TopicPartition] = Counter()
+    for split in plan.splits:
+        sizes[split.topic_partition] += split.length_bytes
+    for partition in plan.partitions:
+        key = TopicPartition(partition.topic, partition.partition)
+        yield _partition_text(partition, splits[key], sizes[key])
+    total_bytes = sum(sizes.values())
+    partitions, all_splits = counted(len(plan.partitions), "partition"), counted(len(plan.splits), "split")
+    yield f"{partitions}, {all_splits}, {human_bytes(total_bytes)}"
+    yield from loss_text(plan)
+
+
+def _partition_text(partition: PartitionPlan, splits: int, size_bytes: int) -> str:
+    marks = [f"log {partition.log_start_offset} to {partition.log_end_offset}"]
+    if partition.high_watermark is not None:
+        marks.append(f"high watermark {partition.high_watermark}")
+    if partition.last_stable_offset is not None:
+        marks.append(f"last stable offset {partition.last_stable_offset}")
+    replicas = "" if len(partition.directories) == 1 else f" (best of {len(partition.directories)} replicas)"
+    name = f"{partition.topic}-{partition.partition}"
+    return (
+        f"{name}: offsets {partition.start_offset} to {partition.end_offset} "
+        f"({', '.join(marks)}), {counted(splits, 'split')}, {human_bytes(size_bytes)}, "
+        f"from {partition.directories[0]}{replicas}"
+    )
