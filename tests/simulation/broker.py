@@ -43,6 +43,7 @@ from klog.server.startup.routes import Collaborators
 from klog.storage.cleaner.cleaning import clean
 from klog.storage.log.manager_values import Progress
 from klog.storage.log.partition_log import PartitionLog
+from klog.storage.log.upkeep import Upkeep
 from tests.simulation.control_sending import Sender
 from tests.simulation.coordinators import Coordinators
 from tests.simulation.disk import Disk, Tasks
@@ -60,7 +61,10 @@ if TYPE_CHECKING:
 
 _RETRY_MS = 100
 _REBALANCE_MS = 5_000
-_CONFIG = BrokerConfig({})
+_CLEANING_MS = 1_300
+_CONFIG = BrokerConfig(
+    {"log.cleaner.dedupe.buffer.size": str(1 << 20), "log.cleaner.io.buffer.size": str(1 << 16)}
+)
 
 Answer = Callable[[Any], None]
 
@@ -112,10 +116,11 @@ class SimulatedBroker:
 
     def _open(self) -> None:
         world = self.world
-        self.logs = self.disk.open(
-            Tasks(world.scheduler, self.process), world.topic_config, self.wall_ms, self.broker_id, self
-        )
+        tasks = Tasks(world.scheduler, self.process)
+        self.logs = self.disk.open(tasks, world.topic_config, self.wall_ms, self.broker_id, self)
         self.cleaner = open_cleaner(self.logs, self.disk.directories, _CONFIG, self.wall_ms, clean)
+        Upkeep(self.logs, self.wall_ms, self.cleaner.retention_of_others).start()
+        tasks.every(_CLEANING_MS, self._clean)
         self._timer_due_us: int | None = None
         self.timer = timer = Timer(self.clock_ms, self._arm_timer)
         self.purgatories = Purgatories(
@@ -166,6 +171,9 @@ class SimulatedBroker:
         )
         self.coordinators = Coordinators(self, world.internal_partitions)
         self.serving = Serving(self, self._collaborators())
+
+    def _clean(self) -> None:
+        self.world.counts["cleanings"] += self.cleaner.clean_dirtiest()
 
     def _new_worker(self, _name: str, work: Callable[[], float | None], *, retry_s: float) -> Any:
         return SimulatedWorker(self, work)
@@ -315,6 +323,7 @@ class SimulatedBroker:
     def directory_failed(self, directory: str, partitions: tuple[TopicPartition, ...], why: str) -> None:
         """What `LogEvents` does."""
         assert directory in self.world.failing, f"{directory} has failed: {why}"
+        self.cleaner.directory_failed(directory)
         self.replicas.directory_failed(partitions)
         self.after(US_PER_MS, self._announce_failure)
 

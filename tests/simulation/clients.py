@@ -15,7 +15,7 @@ from klog.replication.partition import ALL_IN_SYNC
 from tests.simulation.coordinators import INTERNAL
 from tests.simulation.frames import answers_in, frame_of
 from tests.simulation.group_clients import ConsumerGroup
-from tests.simulation.log_content import Batch, batch_of, batches_in, ids_of, is_taken
+from tests.simulation.log_content import Batch, batch_of, batches_in, is_taken
 from tests.simulation.producing import Produced, Producing
 from tests.simulation.scheduler import US_PER_MS, Process, stream
 from tests.simulation.transactional_clients import TransactionalProducer
@@ -268,10 +268,14 @@ class Consumer:
         (body,) = answers_in(ApiKey.FETCH, _FETCH_VERSION, answered)
         found = decode_fetch_response(_FETCH_VERSION, body).topics[0].partitions[0]
         if found.error_code == ErrorCode.NONE:
-            batches = batches_in(bytes(found.records or b""), self._offset)  # type: ignore[arg-type]
+            is_compacted = self._clients.world.topic_config(self._key.topic).compact
+            data = bytes(found.records or b"")  # type: ignore[arg-type]
+            batches = batches_in(data, self._offset, may_lack=is_compacted)
             if batches:
                 self._read(epoch, topic_id, batches, found.aborted_transactions)
-                self._offset += len(batches)
+                self._offset = batches[-1].offset + 1
+            elif data and is_compacted:
+                self._offset = found.high_watermark  # nothing but empty batches
         elif found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._offset = max(found.log_start_offset, 0)
         self._clients.after(self._clients.random.randrange(50, 400), self.go_on)
@@ -279,9 +283,9 @@ class Consumer:
     def _read(self, epoch: int, topic_id: str, batches: list[Batch], aborted: AbortedTransactions) -> None:
         world = self._clients.world
         model = world.history.of(topic_id, self._key.partition, self._key.topic)
-        world.history.consumed(model, epoch, self._offset, ids_of(batches))
+        world.history.consumed(model, epoch, ((each.offset, each.record_id) for each in batches))
         world.counts["consumed"] += len(batches)
         # A leader that was replaced may have markers that are lost.
         if self._isolation == READ_COMMITTED and epoch >= max(model.writers, default=-1):
-            for batch, taken in is_taken(batches, aborted or (), self._offset):
+            for batch, taken in is_taken(batches, aborted or ()):
                 world.outcomes.saw(model, batch.record_id, taken, "a reader")

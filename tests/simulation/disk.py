@@ -8,7 +8,6 @@ import shutil
 from collections.abc import Callable
 
 from klog.config.topic import TopicConfig
-from klog.formats.names import FileKind
 from klog.storage.log.log_manager import LogManager
 from klog.storage.log.manager_values import Listener, ManagerSettings
 from klog.storage.log.partition_log import PartitionLog
@@ -16,8 +15,9 @@ from tests.simulation.power_loss import Damage, power_loss
 from tests.simulation.scheduler import US_PER_MS, Process, Scheduler
 
 SHARED_MEMORY = "/dev/shm"
-HIGH_WATERMARK_CHECKPOINT_MS = 1_500
-RECOVERY_POINT_CHECKPOINT_MS = 4_000
+_FIRST_TASKS_MS = 1_500
+_RETENTION_MS = 2_500
+_CHECKPOINT_MS = 4_000
 
 
 def memory_backed() -> str | None:
@@ -59,7 +59,15 @@ class Disk:
         listener: Listener,
     ) -> LogManager:
         """Load what is there."""
-        settings = ManagerSettings(self.directories, directory_delete_delay_ms=1_000)
+        settings = ManagerSettings(
+            self.directories,
+            initial_task_delay_ms=_FIRST_TASKS_MS,
+            retention_check_ms=_RETENTION_MS,
+            recovery_point_checkpoint_ms=_CHECKPOINT_MS,
+            log_start_checkpoint_ms=_CHECKPOINT_MS,
+            high_watermark_checkpoint_ms=_FIRST_TASKS_MS,
+            directory_delete_delay_ms=1_000,
+        )
         manager = LogManager(
             settings,
             topic_config,
@@ -71,12 +79,6 @@ class Disk:
         manager.open()
         manager.claim(broker_id, "c1u5ter")
         manager.load()
-        for period_ms, kind in (
-            (HIGH_WATERMARK_CHECKPOINT_MS, FileKind.REPLICATION_CHECKPOINT),
-            (RECOVERY_POINT_CHECKPOINT_MS, FileKind.RECOVERY_POINT_CHECKPOINT),
-            (RECOVERY_POINT_CHECKPOINT_MS, FileKind.LOG_START_CHECKPOINT),
-        ):
-            tasks.every(period_ms, lambda kind=kind: manager.checkpoint(kinds=(kind,)))  # type: ignore[misc]
         return manager
 
     def will_lose(self, logs: list[PartitionLog], rng: random.Random) -> list[Damage]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from klog.controller.elections import ElectionType
@@ -15,8 +16,11 @@ from klog.controller.events import (
 from klog.formats.names import TopicPartition
 from klog.metadata import configs, paths, topics
 from klog.metadata.errors import MetadataError
-from klog.replication.partition import PartitionError
+from klog.protocol.apis import ApiKey
+from klog.protocol.error_codes import ErrorCode
+from klog.protocol.messages import build, encode_request, request_class, request_struct
 from tests.simulation import schedule as faults
+from tests.simulation.frames import frame_of, highest_version
 from tests.simulation.schedule import Fault
 from tests.simulation.scheduler import US_PER_MS
 from tests.simulation.tree import TREE
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
 _SHUTDOWN_WAIT_MS = 1_500
 _CONFIG_DELAY_MS = 300
 _MOST_PARTITIONS = 3
+_DELETE_TIMEOUT_MS = 1_000
 
 
 def apply(world: World, fault: Fault) -> None:
@@ -86,6 +91,8 @@ def _ask(world: World, fault: Fault) -> None:
     match fault:
         case faults.DeleteRecords():
             _delete_records(world, fault)
+        case faults.MoveReplica():
+            _move_replica(world, fault)
         case faults.Flush():
             broker = world.brokers.get(fault.broker)
             for log in [] if broker is None else broker.logs.logs():
@@ -186,15 +193,40 @@ def _configure(world: World, fault: faults.Configure) -> None:
         broker.after(world.random.randrange(_CONFIG_DELAY_MS) * US_PER_MS, changed)
 
 
+def _move_replica(world: World, fault: faults.MoveReplica) -> None:
+    key = TopicPartition(fault.topic, fault.partition)
+    broker = world.brokers.get(fault.broker)
+    log = None if broker is None else broker.logs.get(key)
+    if broker is None or log is None or broker.process.paused:
+        return
+    others = [each for each in broker.disk.directories if not log.directory.startswith(each)]
+    if others:
+        moved = broker.log_dir_moves.alter({key: others[0]})[key] is ErrorCode.NONE
+        world.counts["moves"] += moved
+
+
 def _delete_records(world: World, fault: faults.DeleteRecords) -> None:
+    """Ask the leader to delete the older half of what is committed."""
     key = TopicPartition(fault.topic, fault.partition)
     for broker in world.brokers.values():
         partition = broker.replicas.partitions.get(key)
         if partition is not None and partition.state.is_leader and not broker.process.paused:
-            with suppress(PartitionError):
-                log = partition.log
-                offset = (log.log_start_offset + log.high_watermark) // 2
-                model = world.history.of(str(log.topic_id), fault.partition, fault.topic)
-                model.deleted_to = max(model.deleted_to, offset)
-                partition.delete_records(offset)
+            log = partition.log
+            offset = (log.log_start_offset + log.high_watermark) // 2
+            model = world.history.of(str(log.topic_id), fault.partition, fault.topic)
+            model.deleted_to = max(model.deleted_to, offset)
+            broker.serving.serve(_delete_records_frame(key, offset), _ignore)
             return
+
+
+def _delete_records_frame(key: TopicPartition, offset: int) -> bytes:
+    api_key = ApiKey.DELETE_RECORDS
+    version = highest_version(api_key)
+    partition_class = request_struct(api_key, version, "DeleteRecordsPartition")
+    topic_class = request_struct(api_key, version, "DeleteRecordsTopic")
+    partition = build(partition_class, partition_index=key.partition, offset=offset)
+    topic = build(topic_class, name=key.topic, partitions=(partition,))
+    request = build(
+        request_class(api_key, version), topics=(topic,), timeout=timedelta(milliseconds=_DELETE_TIMEOUT_MS)
+    )
+    return frame_of(api_key, version, (encode_request(request),))

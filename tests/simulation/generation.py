@@ -23,6 +23,7 @@ from tests.simulation.schedule import (
     FailDirectory,
     Fault,
     Flush,
+    MoveReplica,
     Pause,
     Reassign,
     Schedule,
@@ -36,6 +37,9 @@ from tests.simulation.tree import TREE
 _NAMES = ("a", "b")
 # How many of the schedules are only about coordinators that move.
 _HAND_OVERS = 0.08
+
+# As soon as there is something to clean.
+_CLEANED = ("min.cleanable.dirty.ratio", "0.01")
 
 Topic = tuple[str, tuple[tuple[int, ...], ...], tuple[tuple[str, str], ...]]
 
@@ -83,7 +87,7 @@ def _hand_overs(seed: int, rng: random.Random) -> Schedule:
         old, new = new, old
         at_ms += rng.randrange(1_500, 2_500)
     partitions = ((data, spare), (data, 2), (data, spare))[: rng.choice((2, 3))]
-    compacted = (("cleanup.policy", "compact"),)
+    compacted = (("cleanup.policy", "compact"), _CLEANED, ("segment.bytes", "1000"))
     topics: tuple[Topic, ...] = (
         ("a", partitions, ()),
         (TRANSACTION_STATE, ((1, 2, spare),), compacted),
@@ -117,6 +121,7 @@ class _Maker:
             self._delete_records: 3,
             self._flush: 3,
             self._fail_directory: 20 if log_dirs > 1 else 0,
+            self._move_replica: 30 if log_dirs > 1 else 0,
         }
         self._makers = tuple(weights)
         # Each schedule has its own mix: some are mostly crashes, others mostly cuts.
@@ -148,6 +153,9 @@ class _Maker:
         in_sync = self._rng.choice(("1", "2", "2"))
         transactions = [("min.insync.replicas", in_sync), ("cleanup.policy", "compact")]
         offsets = [("cleanup.policy", "compact")]
+        if self._rng.random() < 0.6:
+            transactions.append(_CLEANED)
+            offsets += [_CLEANED, ("segment.bytes", "1000")]
         if self._rng.random() < 0.3:
             offsets.append(("segment.bytes", "1000"))
         if self._rng.random() < 0.3:
@@ -167,6 +175,13 @@ class _Maker:
             chosen.append(("index.interval.bytes", "100"))
         if self._rng.random() < 0.2:
             chosen.append(("flush.messages", self._rng.choice(("1", "5"))))
+        kept = self._rng.random()
+        if kept < 0.3:
+            chosen += [("cleanup.policy", "compact"), _CLEANED]
+        elif kept < 0.45:
+            chosen.append(("retention.bytes", self._rng.choice(("300", "3000"))))
+        if kept < 0.45:
+            chosen.append(("segment.bytes", self._rng.choice(("200", "1000"))))
         return tuple(chosen)
 
     def _broker(self) -> int:
@@ -215,7 +230,9 @@ class _Maker:
                 ("unclean.leader.election.enable", "false"),
             )
         )
-        return Configure(at_ms, self._topic(), name, value)
+        # Topics of the coordinators must not lose records.
+        topic = self._rng.choice((*_NAMES, *INTERNAL)) if name == "min.insync.replicas" else self._topic()
+        return Configure(at_ms, topic, name, value)
 
     def _create(self, at_ms: int) -> Fault:
         return CreateTopic(at_ms, self._topic(), self.replicas())
@@ -241,6 +258,10 @@ class _Maker:
 
     def _fail_directory(self, at_ms: int) -> Fault:
         return FailDirectory(at_ms, self._broker(), self._rng.randrange(2))
+
+    def _move_replica(self, at_ms: int) -> Fault:
+        topic = self._rng.choice((*_NAMES, *_NAMES, *INTERNAL))
+        return MoveReplica(at_ms, self._broker(), topic, self._rng.randrange(2))
 
     def _flush(self, at_ms: int) -> Fault:
         return Flush(at_ms, self._broker())

@@ -8,15 +8,18 @@ of the ISR.
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
 
 from klog.metadata.values import NO_LEADER, LeaderAndIsr
 from klog.replication.partition import Partition
 from klog.replication.partition_state import PartitionState
-from tests.simulation.log_content import LogContent
+from tests.simulation.log_content import LogContent, RecordId, key_of
 
 NO_EPOCH = -1
+
+IsCommitted = Callable[[int], bool | None]
+"""Whether a client's record counts: it is not in a transaction, or in one that commits; None: unknown."""
 
 
 @dataclass(slots=True)
@@ -30,7 +33,7 @@ class Committed:
     topic_id: str
     name: str
     start: int = 0
-    records: list[int] = field(default_factory=list)
+    records: list[RecordId] = field(default_factory=list)
     writers: dict[int, int] = field(default_factory=dict)
     since_epoch: int = 0
     is_rebased: bool = True
@@ -51,6 +54,11 @@ class Committed:
     # Brokers that have lost unflushed records outside of the ISR, until they have all that is committed. A
     # leader that saw one of them caught up may have proposed it before: the controller takes it all the same.
     behind: set[int] = field(default_factory=set)
+    # Whether records are deleted by retention.
+    has_retention: bool = False
+    is_committed: IsCommitted = lambda _record_id: True
+    # The offsets of the records of each key, in their order.
+    _of_key: dict[object, list[int]] = field(default_factory=dict)
 
     @property
     def end(self) -> int:
@@ -64,7 +72,16 @@ class Committed:
         """A leader of a later epoch begins at this offset; what is below it is not compared any more."""
         self.excused_epoch = NO_EPOCH
         self.start, self.records = offset, []
+        self._of_key.clear()
         self.acknowledged.clear()
+
+    def commit(self, records: Iterable[RecordId]) -> None:
+        """These records are committed, too."""
+        for each in records:
+            key = key_of(each)
+            if key is not None:
+                self._of_key.setdefault(key, []).append(self.end)
+            self.records.append(each)
 
     @property
     def was_unclean(self) -> bool:
@@ -73,6 +90,8 @@ class Committed:
     def forget_from(self, offset: int) -> None:
         """What was committed from this offset on is lost, by Kafka's rules."""
         del self.records[max(offset - self.start, 0) :]
+        for offsets in self._of_key.values():
+            offsets[:] = [each for each in offsets if each < offset]
         for each in [each for each in self.acknowledged if each >= offset]:
             del self.acknowledged[each]
 
@@ -95,11 +114,29 @@ class Committed:
             f"{who} has only the records below {content.end} of {self.name}: those below {end} are committed"
         )
         found, expected = content.between(start, end), self.records[start - self.start : end - self.start]
-        if found != expected:
-            first = next(n for n, each in enumerate(found) if each != expected[n])
-            raise AssertionError(
-                f"{who} has another record at {start + first} of {self.name} than is committed"
+        if found == expected:
+            return
+        for offset, (one, other) in enumerate(zip(found, expected, strict=True), start):
+            if one is None and other is not None:
+                assert self.may_lack(offset, other), (
+                    f"{who} lacks the record at {offset} of {self.name}, which cleaning has to keep"
+                )
+            assert one == other or None in (one, other), (
+                f"{who} has another record at {offset} of {self.name} than is committed"
             )
+
+    def may_lack(self, offset: int, record_id: RecordId) -> bool:
+        """Whether cleaning may leave out a record: it is aborted, or its key has a later one that counts."""
+        if isinstance(record_id, int) and record_id >= 0 and not self.is_committed(record_id):
+            return True
+        key = key_of(record_id)
+        if key is None:
+            return isinstance(record_id, tuple)
+        return any(self._counts(each) for each in self._of_key.get(key, ()) if each > offset)
+
+    def _counts(self, offset: int) -> bool:
+        record_id = self.records[offset - self.start] if offset >= self.start else None
+        return not isinstance(record_id, int) or self.is_committed(record_id) is not False
 
 
 @dataclass(slots=True)
@@ -120,14 +157,22 @@ class Seen:
 class History:
     """The committed records of all partitions by (topic id, partition), and the checks of replicas."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_committed: IsCommitted, has_retention: Callable[[str], bool]) -> None:
+        """`has_retention` says whether records of a topic are deleted by their size or age."""
         self.partitions: dict[tuple[str, int], Committed] = {}
+        self._is_committed = is_committed
+        self._has_retention = has_retention
 
     def of(self, topic_id: str, partition: int, name: str) -> Committed:
         key = (topic_id, partition)
         found = self.partitions.get(key)
         if found is None:
-            found = self.partitions[key] = Committed(topic_id, f"{name}-{partition}")
+            found = self.partitions[key] = Committed(
+                topic_id,
+                f"{name}-{partition}",
+                has_retention=self._has_retention(name),
+                is_committed=self._is_committed,
+            )
         return found
 
     def check(self, broker_id: int, partition: Partition, seen: Seen) -> Committed | None:
@@ -148,7 +193,7 @@ class History:
             model.begin_again(end)
         if end >= model.end:
             model.behind.discard(broker_id)
-        if not model.losses:
+        if not model.losses and not model.has_retention:
             assert start <= model.deleted_to, (
                 f"{who}: nobody has deleted records of {model.name} up to {start}"
             )
@@ -198,12 +243,15 @@ class History:
         if content.start > model.end:
             model.start, model.records = content.start, []
         if high > model.end:
-            model.records += content.between(model.end, high)
+            model.commit(content.between(model.end, high))
 
     @staticmethod
     def _end_of_same(model: Committed, content: LogContent) -> int:
         offset, end = max(model.start, content.start), min(model.end, content.end)
-        while offset < end and content.between(offset, offset + 1)[0] == model.records[offset - model.start]:
+        while offset < end:
+            found, expected = content.between(offset, offset + 1)[0], model.records[offset - model.start]
+            if found != expected and None not in (found, expected):
+                break
             offset += 1
         return offset
 
@@ -292,19 +340,18 @@ class History:
             return
         assert offset < model.end, f"{model.name}: offset {offset} is acknowledged before it is committed"
         if offset >= model.start:
-            assert model.records[offset - model.start] == record_id, (
+            assert model.records[offset - model.start] in (record_id, None), (
                 f"{model.name}: record {record_id} is acknowledged at {offset}, where another is committed"
             )
         model.acknowledged[offset] = record_id
 
-    def consumed(self, model: Committed, epoch: int, offset: int, records: list[int]) -> None:
-        """A consumer has read records from a leader of this epoch."""
+    def consumed(self, model: Committed, epoch: int, records: Iterable[tuple[int, int]]) -> None:
+        """A consumer has read records (offset, id) from a leader of this epoch."""
         if epoch < model.since_epoch or not model.is_rebased or model.is_excused:
             return
-        for each in records:
+        for offset, each in records:
             if offset >= model.start:
                 assert offset < model.end, f"{model.name}: offset {offset} is read before it is committed"
-                assert model.records[offset - model.start] == each, (
+                assert model.records[offset - model.start] in (each, None), (
                     f"{model.name}: a consumer reads another record at {offset} than is committed"
                 )
-            offset += 1

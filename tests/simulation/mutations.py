@@ -27,6 +27,7 @@ from klog.storage.log import loading
 from klog.storage.log.append_values import BatchInfo
 from klog.storage.log.producers import Producers
 from tests.simulation.driver_mutations import DRIVER_MUTATIONS
+from tests.simulation.fast_path_mutations import FAST_PATH_MUTATIONS
 
 _APPEND_RECORDS = InternalAppends.append_records
 _APPEND_BUILT = InternalAppends.append_built
@@ -147,4 +148,5 @@ MUTATIONS: dict[str, Callable[[], Any]] = {
     "markers of a replaced transaction coordinator": stale_coordinators_obeyed,
     "no recovery after a loss of power": no_recovery,
     **DRIVER_MUTATIONS,
+    **FAST_PATH_MUTATIONS,
 }

@@ -68,6 +68,13 @@ class Outcomes:
         attempt.records.add(record_id)
         self._of_record[record_id] = attempt
 
+    def is_committed(self, record_id: int) -> bool | None:
+        """Whether a record counts: it is not in a transaction, or in one that is committed; None: unknown."""
+        attempt = self._of_record.get(record_id)
+        if attempt is None:
+            return True
+        return None if attempt.is_excused else attempt.outcome
+
     def saw(self, model: Committed, record_id: int, committed: bool, who: str) -> None:
         """A reader of a partition has passed a record, and took it or not."""
         attempt = self._of_record.get(record_id)

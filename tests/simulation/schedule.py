@@ -145,6 +145,15 @@ class FailDirectory(Fault):
 
 
 @dataclass(frozen=True, slots=True)
+class MoveReplica(Fault):
+    """An operator moves a replica of a broker to another of its log directories, if it has several."""
+
+    broker: int
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
 class Flush(Fault):
     """A broker flushes its logs."""
 

@@ -60,8 +60,8 @@ class World:
         """`defects` are errors that brokers log, and after which they go on."""
         self.schedule = schedule
         self._defects = defects
-        self.history = History()
         self.outcomes = Outcomes()
+        self.history = History(self.outcomes.is_committed, self._has_retention)
         self.counts: Counter[str] = Counter()
         self.trace: deque[str] = deque(maxlen=_TRACE_LINES)
         self.server = Process(TREE)
@@ -181,6 +181,10 @@ class World:
         if topic not in self._topic_configs:
             self._topic_configs[topic] = default_topic_config(self.configs.get(topic, {}))
         return self._topic_configs[topic]
+
+    def _has_retention(self, topic: str) -> bool:
+        config = self.topic_config(topic)
+        return config.delete and config.retention_bytes >= 0
 
     def create_topic(self, name: str, replicas: Sequence[Sequence[int]]) -> None:
         self._topics_created += 1

@@ -53,10 +53,10 @@ class EpochFile:
         self._save()
 
     def follow(self, batches: Iterable[tuple[int, int]]) -> None:
-        """Batches of a leader are written: the leader epoch and the first offset of each."""
-        for epoch, first_offset in batches:
+        """Batches of a leader are written: their leader epochs, and where the batches before each end."""
+        for epoch, start_offset in batches:
             if epoch >= 0:
-                self.assign(epoch, first_offset)
+                self.assign(epoch, start_offset)
             else:
                 # Messages before magic 2 have no epochs, so the known epochs do not cover them.
                 self.clear()

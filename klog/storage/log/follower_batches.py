@@ -6,6 +6,7 @@ batches are whole, undamaged and continue its log. A batch that the fetch cut at
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -32,6 +33,18 @@ class FollowedRun(NamedTuple):
     def last_offset(self) -> int:
         """The last offset of the last batch."""
         return self.table.last_offset[-1]
+
+    def epoch_starts(self, log_end_offset: int) -> Iterator[tuple[int, int]]:
+        """The leader epochs of the batches, and where the batches before each of them end.
+
+        Cleaning may have left out the first records of an epoch. Kafka's follower lets the epoch start at the
+        first batch that is left, and takes what is below for a part of the epoch before. If it leads then, a
+        replica that has other records there, which were never committed, keeps them.
+        """
+        table = self.table
+        for epoch, first_offset in zip(self.found.epochs[::2], self.found.epochs[1::2], strict=True):
+            row = bisect_left(table.base_offset, first_offset)
+            yield epoch, table.last_offset[row - 1] + 1 if row else log_end_offset
 
     def producer_batches(self) -> Iterator[BatchInfo]:
         """The batches that matter to the state of producers."""

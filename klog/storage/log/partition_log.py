@@ -196,14 +196,15 @@ class PartitionLog(ReadableLog):
         valid = follower_batches(data, leader_epoch, self.log_end_offset)
         if valid is None:
             return AppendInfo(-1, -1, -1, self.log_start_offset)
-        self.epochs.follow((batch.leader_epoch, batch.first_offset) for batch in valid.batches)
+        ends = (self.log_end_offset, *(batch.last_offset + 1 for batch in valid.batches))
+        self.epochs.follow((batch.leader_epoch, end) for batch, end in zip(valid.batches, ends, strict=False))
         self._write(valid, now_ms)
         return AppendInfo(valid.first_offset, valid.last_offset, -1, self.log_start_offset, len(valid.data))
 
     def _append_followed(self, run: FollowedRun, now_ms: int) -> AppendInfo:
         """Write a whole answer of a leader; what is done for each batch is done by the kernel."""
         data, found = run.data, run.found
-        self.epochs.follow(zip(found.epochs[::2], found.epochs[1::2], strict=True))
+        self.epochs.follow(run.epoch_starts(self.log_end_offset))
         first_offset, last_offset = run.first_offset, run.last_offset
         segment = self._segment_for(len(data), last_offset, found.max_timestamp, first_offset, now_ms)
         segment.append_scanned(data, run.table)

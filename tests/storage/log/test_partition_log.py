@@ -301,6 +301,20 @@ def test_a_follower_stores_batches_as_they_are(tmp_path: Path) -> None:
     assert follower.segments.active.aborted() == leader.segments.active.aborted()
 
 
+def test_an_epoch_begins_where_the_records_before_end_if_its_first_ones_were_cleaned(tmp_path: Path) -> None:
+    log = new_log(tmp_path)
+    sent = (
+        batch(2, leader_epoch=1),
+        batch(base_offset=8, leader_epoch=4),
+        batch(base_offset=20, leader_epoch=6),
+    )
+    log.append_as_follower(memoryview(b"".join(map(bytes, sent[:1]))), 6, NOW_MS)
+    log.append_as_follower(memoryview(b"".join(map(bytes, sent[1:]))), 6, NOW_MS)
+    assert [(each.epoch, each.start_offset) for each in log.epochs.entries] == [(1, 0), (4, 2), (6, 9)]
+    # A replica with other records at 2 and above truncates them.
+    assert log.end_of_epoch(1).end_offset == 2
+
+
 def test_a_follower_takes_nothing_from_a_later_epoch_than_it_asked_in(tmp_path: Path) -> None:
     log = new_log(tmp_path)
     later = batch(base_offset=2, leader_epoch=4)

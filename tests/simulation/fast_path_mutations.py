@@ -1,0 +1,116 @@
+"""Defects put into the paths for usual frames and into the cleaner: the simulation must find each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from unittest.mock import patch
+from weakref import WeakKeyDictionary
+
+from klog.formats.constants import CONTROL_BIT
+from klog.replication.partition import Partition
+from klog.replication.partition_state import ANY_EPOCH, PartitionState
+from klog.server.handlers.data.produce_waits import ProduceWaits
+from klog.storage.cleaner import selection
+from klog.storage.cleaner.filtering import BatchFilter
+from klog.storage.log.verification import UNCHECKED
+
+_APPEND_RUN = Partition.append_run
+_IS_SPENT = BatchFilter.is_spent
+# The last state in which a broker has led a partition and has written a run.
+_LED: WeakKeyDictionary[Partition, PartitionState] = WeakKeyDictionary()
+
+
+def _answer_at_once(
+    waits: ProduceWaits,
+    connection: Any,
+    key: Any,
+    required_offset: int,
+    timeout_ms: int,
+    version: int,
+    frames: int,
+    answers: bytes,
+    *_numbers: int,
+) -> None:
+    connection.outbound.add(answers)
+
+
+def runs_answered_early() -> Any:
+    """A run of Produce frames with acks=all is answered before the high watermark has passed its records."""
+    return patch.object(ProduceWaits, "wait", _answer_at_once)
+
+
+def _append_in_the_old_epoch(
+    partition: Partition,
+    run: Any,
+    now_ms: int,
+    leader_epoch: int = ANY_EPOCH,
+    may_wait: bool = False,
+    guard: object = UNCHECKED,
+) -> tuple[int, int, bool] | None:
+    state, led = partition.state, _LED.get(partition)
+    if state.is_leader:
+        _LED[partition] = state
+    if state.is_leader or led is None:
+        return _APPEND_RUN(partition, run, now_ms, leader_epoch, may_wait, guard)
+    log = partition.log
+    with log.lock:
+        first_offset = log.log_end_offset
+        if not log.append_run(run, led.leader_epoch, now_ms, guard):
+            return None
+        return first_offset, log.log_start_offset, False
+
+
+def runs_appended_in_an_old_epoch() -> Any:
+    """A broker that was replaced as leader goes on to append runs, in its old leader epoch."""
+    return patch.object(Partition, "append_run", _append_in_the_old_epoch)
+
+
+def _read_to_the_end(
+    partition: Partition, offset: int, max_bytes: int, current_leader_epoch: int, committed: bool
+) -> Any:
+    log, state = partition.log, partition.state
+    with log.lock:
+        if not state.is_leader or state.epoch_error(current_leader_epoch):
+            return None
+        if not log.log_start_offset <= offset < log.log_end_offset:
+            return None
+        read = log.read_locked(offset, max_bytes, log.log_end_offset, True, committed, False)
+        return None if read.file is None else read
+
+
+def runs_read_to_the_end() -> Any:
+    """A usual Fetch frame of a consumer is answered with records above the high watermark."""
+    return patch.object(Partition, "read_for_consumer", _read_to_the_end)
+
+
+def _only_the_active_segment(log: Any, *_: object) -> Any:
+    return log.active.base_offset, selection.Limit.ACTIVE_SEGMENT
+
+
+def cleaned_above_the_last_stable_offset() -> Any:
+    """The cleaner takes records for the latest of their keys that are not committed, or not replicated."""
+    return patch.object(selection, "_first_uncleanable", _only_the_active_segment)
+
+
+def _markers_are_spent(owner: BatchFilter, table: Any, row: int, control_type: Any) -> bool:
+    return _IS_SPENT(owner, table, row, control_type) or bool(table.attributes[row] & CONTROL_BIT)
+
+
+def markers_cleaned_early() -> Any:
+    """The cleaner takes each marker for one whose transaction has no records left, and waits for no time."""
+    return patch.multiple(
+        BatchFilter,
+        is_spent=_markers_are_spent,
+        is_past_horizon=lambda *_: True,
+        is_last_of_producer=lambda *_: False,
+    )
+
+
+FAST_PATH_MUTATIONS: dict[str, Callable[[], Any]] = {
+    "a run answered before the high watermark": runs_answered_early,
+    "a run appended in an old leader epoch": runs_appended_in_an_old_epoch,
+    "a usual fetch answered above the high watermark": runs_read_to_the_end,
+    "a cleaning above the last stable offset": cleaned_above_the_last_stable_offset,
+    "markers that cleaning removes early": markers_cleaned_early,
+}
