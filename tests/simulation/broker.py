@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 _RETRY_MS = 100
 _REBALANCE_MS = 5_000
-_CLEANING_MS = 1_300
+_CLEANING_MS = 1_900
 _CONFIG = BrokerConfig(
     {"log.cleaner.dedupe.buffer.size": str(1 << 20), "log.cleaner.io.buffer.size": str(1 << 16)}
 )

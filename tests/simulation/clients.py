@@ -30,7 +30,7 @@ _GIVE_UP_AFTER = 40
 _FETCH_VERSION = 12
 _PRODUCE_VERSIONS = (7, 9, 11)
 # How many records a producer sends to a partition without waiting for answers.
-_SENT_TOGETHER = (1, 1, 1, 2, 3)
+_SENT_TOGETHER = (1, 1, 1, 1, 3)
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 _MAX_BYTES = 1 << 20
 # The producer cannot go on with its sequence numbers.
@@ -154,7 +154,7 @@ class Producer:
         if free:
             self._send_new(clients.random.choice(free), clients.random.choice(_SENT_TOGETHER))
         tick_ms = clients.world.schedule.tick_ms
-        clients.after(clients.random.randrange(tick_ms * 2 // 5, tick_ms * 8 // 5), self._tick)
+        clients.after(clients.random.randrange(tick_ms * 3 // 5, tick_ms * 11 // 5), self._tick)
 
     def _send_new(self, key: TopicPartition, count: int) -> None:
         sequence = self._sequences.get(key, 0)

@@ -153,7 +153,7 @@ class _Maker:
         in_sync = self._rng.choice(("1", "2", "2"))
         transactions = [("min.insync.replicas", in_sync), ("cleanup.policy", "compact")]
         offsets = [("cleanup.policy", "compact")]
-        if self._rng.random() < 0.6:
+        if self._rng.random() < 0.4:
             transactions.append(_CLEANED)
             offsets += [_CLEANED, ("segment.bytes", "1000")]
         if self._rng.random() < 0.3:
@@ -176,12 +176,12 @@ class _Maker:
         if self._rng.random() < 0.2:
             chosen.append(("flush.messages", self._rng.choice(("1", "5"))))
         kept = self._rng.random()
-        if kept < 0.3:
+        if kept < 0.25:
             chosen += [("cleanup.policy", "compact"), _CLEANED]
-        elif kept < 0.45:
+        elif kept < 0.35:
             chosen.append(("retention.bytes", self._rng.choice(("300", "3000"))))
-        if kept < 0.45:
-            chosen.append(("segment.bytes", self._rng.choice(("200", "1000"))))
+        if kept < 0.35:
+            chosen.append(("segment.bytes", self._rng.choice(("300", "1000", "1000"))))
         return tuple(chosen)
 
     def _broker(self) -> int:

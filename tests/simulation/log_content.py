@@ -184,6 +184,8 @@ class LogContent:
     def __init__(self) -> None:
         self.start = 0
         self.records: list[RecordId] = []
+        # Offsets of records that cleaning was allowed to leave out.
+        self.judged: set[int] = set()
         # As they were at the last time. Each change of them makes a new list of their bases.
         self._segments: list[LogSegment] = []
         self._bases: list[int] = []
@@ -215,6 +217,7 @@ class LogContent:
 
     def _look_at_segments(self, segments: list[LogSegment], bases: list[int]) -> None:
         before, self._segments, self._bases = self._segments, segments, bases
+        self.judged.clear()
         same = 0
         for old, new in zip(before, segments, strict=False):
             if old is not new:
