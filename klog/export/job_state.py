@@ -22,13 +22,13 @@ from typing import Any, Final
 from klog.export.decoders.decoding import Encoding
 from klog.export.jobs import Decodings, ExportJob, SplitResult
 from klog.export.layout import is_data
+from klog.export.open_output import open_output
 from klog.export.options import ReadOptions
 from klog.export.outputs import (
     JOB_STATE_DIRECTORY,
     LOCK,
     TEMPORARY,
     Output,
-    open_output,
     read_whole,
     write_whole,
 )

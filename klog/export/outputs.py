@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, Final, Protocol
 
 from klog.formats.errors import UsageError
-from klog.replicas.files import is_remote, local_path
 from klog.storage.files.files import open_for_reading, storage_error, sync_directory
 
 JOB_STATE_DIRECTORY: Final = "_klog"
@@ -128,15 +127,6 @@ class Output(Protocol):
         it."""
 
 
-def open_output(place: str) -> Output:
-    """The output at a path or URI. Nothing is created yet."""
-    if is_remote(place):
-        from klog.export.remote_output import RemoteOutput
-
-        return RemoteOutput(place)
-    return _LocalOutput(local_path(place))
-
-
 def write_whole(output: Output, name: str, data: bytes) -> None:
     """Write a whole file atomically."""
     pending = output.create()
@@ -166,7 +156,7 @@ def writing(path: str) -> Iterator[None]:
         raise problem from error
 
 
-class _LocalOutput:
+class LocalOutput:
     """An `Output` in a local directory."""
 
     def __init__(self, root: str) -> None:
@@ -238,7 +228,7 @@ def _lock(descriptor: int, path: str) -> bool:
 class _LocalFile:
     """A `PendingFile` of a local directory."""
 
-    def __init__(self, output: _LocalOutput) -> None:
+    def __init__(self, output: LocalOutput) -> None:
         self._output = output
         self._temporary = output.path_of(f"{TEMPORARY}/{uuid.uuid4().hex}.tmp")
         _make_directories(os.path.dirname(self._temporary))

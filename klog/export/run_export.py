@@ -15,7 +15,8 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from klog.export import job_state
 from klog.export.arrow_memory import keep_free_pages
-from klog.export.outputs import TEMPORARY, open_output
+from klog.export.open_output import open_output
+from klog.export.outputs import TEMPORARY
 from klog.export.planner import plan as make_plan
 from klog.export.report import Report, make_report
 from klog.export.split_export import ExportJob, SplitResult, export_split

@@ -14,7 +14,8 @@ from klog.export.arrow_memory import system_allocator
 from klog.export.deserialise import ERROR_COLUMN
 from klog.export.job_state import commit_split
 from klog.export.jobs import ExportJob, SplitResult
-from klog.export.outputs import Output, open_output
+from klog.export.open_output import open_output
+from klog.export.outputs import Output
 from klog.export.table_files import RejectFile, TableFiles
 from klog.export.tables import table_of
 from klog.jobs.progress import FileProgress

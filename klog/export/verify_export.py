@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from klog.export.job_state import unknown_files
-from klog.export.outputs import Output, WrittenFile, open_output
+from klog.export.open_output import open_output
+from klog.export.outputs import Output, WrittenFile
 from klog.export.split_export import ExportJob, SplitResult
 from klog.export.tables import table_of
 from klog.formats.errors import KlogError, StorageError

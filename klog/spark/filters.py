@@ -32,8 +32,8 @@ from pyspark.sql.datasource import (
 
 from klog.export.options import ReadOptions
 from klog.replicas.splits import Split
+from klog.spark.batch_reader import KlogReader
 from klog.spark.rows import logged_to_stderr, planned_groups
-from klog.spark.source import KlogReader
 
 _log = logging.getLogger("klog.spark")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -15,20 +15,19 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader
 
 from klog.export.options import LATEST, Edge, ReadOptions
 from klog.export.options_parsing import ignored_options, read_options
 from klog.formats.errors import UsageError
 from klog.kernel.kernel import slowness
-from klog.spark.rows import RowSource, planned_groups
+from klog.spark.batch_reader import KlogReader
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import SparkSession
     from pyspark.sql.datasource import DataSourceStreamReader
     from pyspark.sql.types import StructType
@@ -123,21 +122,6 @@ def _is_true(options: Mapping[str, str], name: str) -> bool:
     if text not in {"true", "false"}:
         raise UsageError(f"option {name} is {text!r}", cure="give true or false")
     return text == "true"
-
-
-class KlogReader(DataSourceReader):
-    """A batch read, planned once and divided into tasks of even size."""
-
-    def __init__(self, options: ReadOptions, schema: StructType) -> None:
-        self._source = RowSource.of(options, schema)
-
-    def partitions(self) -> list[InputPartition]:
-        """The tasks. Raises `UsageError` if no partition is found, and `KlogError` with `failOnDataLoss`."""
-        return list(planned_groups(self._source.options))
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one task."""
-        return self._source.rows(partition)
 
 
 def _filtering_reader() -> type[KlogReader]:

@@ -10,8 +10,8 @@ import pytest
 
 from klog.export import job_state
 from klog.export.layout import PartitionBy
+from klog.export.open_output import open_output
 from klog.export.options import Edge, Isolation
-from klog.export.outputs import open_output
 from klog.export.planner import plan
 from klog.export.writers import Format
 from klog.formats.errors import StorageError, UsageError

@@ -12,7 +12,8 @@ import xxhash
 
 from klog.export import outputs as output_files
 from klog.export import remote_output
-from klog.export.outputs import open_output, read_whole, write_whole
+from klog.export.open_output import open_output
+from klog.export.outputs import read_whole, write_whole
 from klog.formats.errors import StorageError, UsageError
 from tests import corpora
 from tests.export.export_support import export, tree

@@ -86,7 +86,7 @@ def test_a_file_that_no_split_has_made_is_found(tmp_path) -> None:
     name = first.name.replace("-00000.parquet", "-00099.parquet")
     (first.parent / name).write_bytes(first.read_bytes())
     from klog.export.job_state import load
-    from klog.export.outputs import open_output
+    from klog.export.open_output import open_output
     from klog.export.plan_json import result_from_json
     from klog.export.verify_export import verify_names
 

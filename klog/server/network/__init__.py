@@ -22,7 +22,8 @@ for frames.
 """
 
 from klog.server.network.dispatch import work_on
-from klog.server.network.request import Handler, Request
+from klog.server.network.handler import Handler
+from klog.server.network.request import Request
 from klog.server.network.settings import Listener, ListenerLimits, NetworkSettings
 from klog.server.network.socket_server import BindError, SocketServer
 

@@ -10,23 +10,39 @@ import socket
 import ssl
 import struct
 import threading
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from klog.protocol.file_slice import FileSlice
 from klog.server.network.connection_traffic import ConnectionTraffic
 from klog.server.network.large_frame import LargeFrame
+from klog.server.network.memory_pool import MemoryPool
 from klog.server.network.outbound import Outbound
 from klog.server.network.page_cache import IsCached, is_cached
 from klog.server.network.phases import Authentication, Phase
 from klog.server.network.principal import ANONYMOUS, KafkaPrincipal
+from klog.server.network.request import Request
 from klog.server.network.settings import Listener
-
-if TYPE_CHECKING:
-    from klog.server.network.network_thread import NetworkThread
-    from klog.server.network.request import Request
 
 _FRAME_HEAD: Final = struct.Struct(">ii")
 _JOIN_MAX_BYTES: Final = 16 * 1024
+
+
+class Network(Protocol):
+    """The network thread of a connection, as the connection and I/O threads use it."""
+
+    @property
+    def memory(self) -> MemoryPool | None:
+        """Where large requests take their memory from."""
+
+    @property
+    def draining(self) -> bool:
+        """True if the thread reads no more requests."""
+
+    def take_back(self, connection: Connection) -> None:
+        """Own a connection again that was handed over. Called from any thread."""
+
+    def complete(self, connection: Connection, request: Request) -> None:
+        """Send the answer of a parked request. Called from any thread."""
 
 
 class Connection:
@@ -73,7 +89,7 @@ class Connection:
         sock: socket.socket,
         listener: Listener,
         peer: tuple[str, int],
-        network: NetworkThread,
+        network: Network,
         is_cached: IsCached = is_cached,
     ) -> None:
         self.socket = sock
@@ -145,6 +161,10 @@ class Connection:
         if self.taken_bytes and self.network.memory is not None:
             self.network.memory.give_back(self.taken_bytes)
         self.taken_bytes = 0
+
+    def complete(self, request: Request) -> None:
+        """Let its network thread send the answer of a parked request. Called from any thread."""
+        self.network.complete(self, request)
 
     def queue_answer(self, request: Request) -> None:
         """Queues the answer of the request in flight behind what is to be sent. Raises StorageError."""

@@ -59,7 +59,7 @@ def serve_frame(
         return False
     work_on(request, work, failed)
     if not request.park():
-        queue_answer(request)
+        queue_answer(connection, request)
     return True
 
 
@@ -84,13 +84,12 @@ def _give_up(request: Request) -> None:
         request.connection.closing = True
 
 
-def queue_answer(request: Request) -> None:
-    """Queues the answer behind what its connection still has to send. A file that cannot be read closes the
+def queue_answer(connection: Connection, request: Request) -> None:
+    """Queues the answer behind what the connection still has to send. A file that cannot be read closes the
     connection.
     """
     if request.on_answered is not None:
         request.on_answered()
-    connection = request.connection
     try:
         connection.queue_answer(request)
     except KlogError as error:

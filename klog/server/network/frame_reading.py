@@ -18,12 +18,12 @@ from klog.protocol.primitives import INT16, INT32
 from klog.server.network.connection import Connection
 from klog.server.network.connection_registry import ConnectionRegistry
 from klog.server.network.dispatch import log_closing, run_on, serve_frame
+from klog.server.network.handler import Handler
 from klog.server.network.large_frame import LargeFrame
 from klog.server.network.memory_pool import MemoryPool
 from klog.server.network.opening import Opening
 from klog.server.network.phases import Phase
 from klog.server.network.poller import READABLE
-from klog.server.network.request import Handler
 from klog.server.network.sending import Sender
 from klog.server.network.settings import NetworkSettings
 

@@ -21,9 +21,10 @@ from klog.formats.errors import KlogError
 from klog.protocol.primitives import INT32
 from klog.server.network.connection import Connection
 from klog.server.network.dispatch import log_closing, queue_answer, work_on
+from klog.server.network.handler import Handler
 from klog.server.network.large_frame import LargeFrame
 from klog.server.network.network_thread import NetworkThread
-from klog.server.network.request import Handler, Request
+from klog.server.network.request import Request
 from klog.server.network.request_channel import RequestChannel
 from klog.server.network.settings import NetworkSettings
 
@@ -125,9 +126,9 @@ class IoThread:
                 # The network thread must have the connection before the answer can reach it.
                 network.take_back(connection)
                 if not request.park():
-                    network.complete(request)
+                    network.complete(connection, request)
                 return
-            queue_answer(request)
+            queue_answer(connection, request)
             if connection.throttle_ms or not self._send(connection) or not self._begin_next(connection):
                 network.take_back(connection)
                 return

@@ -20,11 +20,12 @@ from klog.server.network.connection_registry import ConnectionRegistry
 from klog.server.network.deadlines import Deadlines, Task
 from klog.server.network.dispatch import queue_answer
 from klog.server.network.frame_reading import READ_BYTES, FrameReader
+from klog.server.network.handler import Handler
 from klog.server.network.memory_pool import MemoryPool
 from klog.server.network.opening import Opening
 from klog.server.network.phases import Phase
 from klog.server.network.poller import BROKEN, READABLE, WRITABLE, Poller, Waker, new_poller
-from klog.server.network.request import Handler, Request
+from klog.server.network.request import Request
 from klog.server.network.request_channel import RequestChannel
 from klog.server.network.sending import Sender
 from klog.server.network.settings import NetworkSettings
@@ -127,9 +128,9 @@ class NetworkThread:
         """Takes a connection back from an I/O thread that is done with it."""
         self._post(lambda: self._take_back(connection), connection)
 
-    def complete(self, request: Request) -> None:
+    def complete(self, connection: Connection, request: Request) -> None:
         """Sends the answer of a request that was parked."""
-        self._post(lambda: self._complete(request), request.connection)
+        self._post(lambda: self._complete(connection, request), connection)
 
     def channel_available(self) -> None:
         """The request channel takes connections again."""
@@ -339,12 +340,11 @@ class NetworkThread:
         self._registry.watch(connection, READABLE)
         request = connection.in_flight
         if request is not None and request.parked and request.answered:
-            self._complete(request)
+            self._complete(connection, request)
         else:
             self._go_on(connection)
 
-    def _complete(self, request: Request) -> None:
-        connection = request.connection
+    def _complete(self, connection: Connection, request: Request) -> None:
         if connection.closed:
             connection.give_back_memory()
             return
@@ -352,7 +352,7 @@ class NetworkThread:
         if connection.handed_over or connection.in_flight is not request:
             return
         connection.last_active_ms = self._now_ms
-        queue_answer(request)
+        queue_answer(connection, request)
         self._go_on(connection)
 
     def _go_on(self, connection: Connection) -> None:

@@ -1,10 +1,11 @@
-"""A request as the handler sees it, and the interface of a handler."""
+"""A request as the handler sees it, and what it needs of its connection."""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from contextlib import AbstractContextManager
+from typing import Final, Protocol
 
 from klog.formats.errors import UsageError
 from klog.protocol.apis import SERVED, ApiKey, api_name
@@ -12,10 +13,8 @@ from klog.protocol.errors import MalformedMessageError
 from klog.protocol.file_slice import BodyPart
 from klog.protocol.messages import request_is_flexible
 from klog.protocol.primitives import end_of, read_tags
-
-if TYPE_CHECKING:
-    from klog.server.network.connection import Connection
-    from klog.server.network.principal import KafkaPrincipal
+from klog.server.network.principal import KafkaPrincipal
+from klog.server.network.settings import Listener
 
 _HEAD: Final = struct.Struct(">iih")  # key and version as one number, correlation id, length of the client id
 
@@ -29,6 +28,23 @@ _FLEXIBLE: Final = {
 
 # Given a request and the body of its answer, gives the body that is sent.
 BeforeAnswer = Callable[["Request", Sequence[BodyPart] | None], Sequence[BodyPart] | None]
+
+
+class Client(Protocol):
+    """The connection of a request, as the request uses it."""
+
+    listener: Listener
+    peer: tuple[str, int]
+    principal: KafkaPrincipal
+    closed: bool
+    closing: bool
+
+    @property
+    def lock(self) -> AbstractContextManager[object]:
+        """Guards the answer of the request in flight."""
+
+    def complete(self, request: Request) -> None:
+        """Let the answer of a parked request be sent. Called from any thread."""
 
 
 class Request:
@@ -71,7 +87,7 @@ class Request:
         "throttle_ms",
     )
 
-    def __init__(self, connection: Connection, frame: bytearray, received_ms: int) -> None:
+    def __init__(self, connection: Client, frame: bytearray, received_ms: int) -> None:
         """Raises MalformedMessageError, UnsupportedApiError."""
         if len(frame) < _HEAD.size:
             raise MalformedMessageError(f"a request of {len(frame)} bytes has no room for its header")
@@ -155,7 +171,7 @@ class Request:
             self.answered = True
             parked = self.parked
         if parked:
-            self.connection.network.complete(self)
+            self.connection.complete(self)
 
     def park(self) -> bool:
         """Called by the thread that ran the handler: True if the answer comes later."""
@@ -178,7 +194,7 @@ class LateAnswers(Request):
 
     __slots__ = ()
 
-    def __init__(self, connection: Connection) -> None:  # there is no frame of its own to read
+    def __init__(self, connection: Client) -> None:  # there is no frame of its own to read
         self.connection = connection
         self.answered = False
         self.parked = True
@@ -191,28 +207,3 @@ class LateAnswers(Request):
 
     def __repr__(self) -> str:
         return f"<answers that {self.connection} waits for>"
-
-
-class Handler(Protocol):
-    """Answers requests. All methods are called from several threads."""
-
-    def may_block(self, api_key: int, api_version: int) -> bool:
-        """Whether such a request may wait for something slow, and so belongs on an I/O thread."""
-
-    def handle(self, request: Request) -> None:
-        """Answers the request, or keeps it to answer later. `failed` is called with what it raises."""
-
-    def handle_run(self, connection: Connection, buffer: bytearray, start: int, end: int) -> int:  # noqa: ARG002
-        """Answers as many whole frames as need no general treatment, and returns the position after the last
-        of them: `start` if the first frame needs it or is incomplete.
-
-        The frames begin at `start`, each with its size in front; what was read ends at `end`. The answers go
-        to `connection.outbound`, in the order of the frames; it is sent after the return, so a handler that
-        has added some hundred KiB returns. Answers that come later are `LateAnswers`, which the handler puts
-        `in_flight` before it returns. The handler may write to the buffer and must not keep a view of
-        it: the next read overwrites it. An exception closes the connection after the answers that were added.
-        """
-        return start
-
-    def failed(self, request: Request, fault: Exception) -> None:
-        """Answers in place of `handle`, which has raised `fault`; or raises, which closes the connection."""

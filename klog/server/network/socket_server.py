@@ -15,13 +15,13 @@ from klog.protocol.errors import ProtocolError
 from klog.server.network.acceptor import Acceptor
 from klog.server.network.connection import Connection
 from klog.server.network.connection_limits import ConnectionCounts
+from klog.server.network.handler import Handler
 from klog.server.network.io_thread import IoThread
 from klog.server.network.memory_pool import MemoryPool
 from klog.server.network.network_thread import NetworkThread
 from klog.server.network.opening import Opening
 from klog.server.network.page_cache import IsCached, is_cached
 from klog.server.network.poller import Poller, new_poller
-from klog.server.network.request import Handler
 from klog.server.network.request_channel import RequestChannel
 from klog.server.network.settings import Listener, NetworkSettings
 from klog.storage.log.descriptors import are_exhausted

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from klog.formats.errors import KlogError, StorageError
 from klog.storage.log.log_map import parent_of
-from klog.storage.log.partition_log import PartitionLog
+from klog.storage.log.log_values import FlushedLog, GuardedLog
 from klog.storage.log.scheduler import Scheduler
 
 logger = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ class BackgroundTasks:
         self._scheduler = scheduler
         self._directory_failed = directory_failed
 
-    def flush(self, log: PartitionLog, up_to_offset: int) -> None:
+    def flush(self, log: FlushedLog, up_to_offset: int) -> None:
         """Force a log to disk soon."""
 
         def flush() -> None:
@@ -38,7 +38,7 @@ class BackgroundTasks:
 
         self._scheduler.after(0, flush)
 
-    def delete_later(self, log: PartitionLog, paths: Sequence[str], delay_ms: int) -> None:
+    def delete_later(self, log: GuardedLog, paths: Sequence[str], delay_ms: int) -> None:
         """Unlink files after a delay. If this broker stops before, the next start finds and unlinks them."""
 
         def unlink() -> None:
@@ -68,7 +68,7 @@ class BackgroundTasks:
 
         self._scheduler.after(delay_ms, remove)
 
-    def failed(self, log: PartitionLog, error: OSError | StorageError) -> None:
+    def failed(self, log: GuardedLog, error: OSError | StorageError) -> None:
         """The disk has failed under a log: take its log directory offline soon."""
         self.fails_soon(parent_of(log), error)
 

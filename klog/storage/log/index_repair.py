@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import logging
 import os
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from klog.formats.constants import ENTRY_PREFIX_BYTES, INT64_MAX, MAGIC_V2, MIN_ENTRY_BYTES, TXN_INDEX_VERSION
 from klog.formats.errors import CorruptRecordError
@@ -21,9 +21,11 @@ from klog.storage.log.cold_reads import ColdReadError, read_at
 from klog.storage.repair.segment_scan import IndexSettings, scan_segment
 
 if TYPE_CHECKING:
+    from klog.config.topic import TopicConfig
     from klog.storage.files.partition_files import PartitionFiles
-    from klog.storage.log.index_files import TimestampOffset
-    from klog.storage.log.segment import LogSegment
+    from klog.storage.log.batch_place import BatchPlace
+    from klog.storage.log.index_files import OffsetIndexFile, TimeIndexFile, TimestampOffset
+    from klog.storage.log.open_file import OpenFile
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +33,29 @@ _HEADER: Final = BATCH_HEADER_TO_LAST_OFFSET_DELTA
 _MAGICS: Final = range(MAGIC_V2 + 1)
 
 
-def checked_start(segment: LogSegment, offset: int, *, may_wait: bool) -> int:
+class IndexedSegment(Protocol):
+    """A segment of a log (`LogSegment`), as its indexes are checked and rebuilt."""
+
+    base_offset: int
+    config: TopicConfig
+    file: OpenFile
+    size: int
+    known_starts: dict[int, int]
+    indexes_rebuilt: bool
+
+    @property
+    def offset_index(self) -> OffsetIndexFile: ...
+    @property
+    def time_index(self) -> TimeIndexFile: ...
+    def path(self, kind: FileKind) -> str: ...
+    def batch_at(self, position: int) -> BatchPlace: ...
+    def find(self, offset: int) -> BatchPlace | None: ...
+    def start_before(self, offset: int) -> int: ...
+    def forget_indexes(self) -> bool: ...
+    def activate(self) -> None: ...
+
+
+def checked_start(segment: IndexedSegment, offset: int, *, may_wait: bool) -> int:
     """Where to begin the search for `offset`: the position of a batch that starts at or before it.
 
     Raises `ColdReadError` if the disk is needed and the caller may not wait for it.
@@ -52,7 +76,7 @@ def checked_start(segment: LogSegment, offset: int, *, may_wait: bool) -> int:
         rebuild_indexes(segment, FileKind.OFFSET_INDEX, what)
 
 
-def _first_offset(segment: LogSegment, position: int, may_wait: bool) -> int | None:
+def _first_offset(segment: IndexedSegment, position: int, may_wait: bool) -> int | None:
     """The first offset of the batch at `position` as far as its header says it; None if none starts there."""
     if not 0 <= position <= segment.size - MIN_ENTRY_BYTES:
         return None
@@ -70,7 +94,7 @@ def _first_offset(segment: LogSegment, position: int, may_wait: bool) -> int | N
     return base if magic == MAGIC_V2 and base >= segment.base_offset else segment.base_offset
 
 
-def require_fitting(segment: LogSegment, next_offset: int) -> None:
+def require_fitting(segment: IndexedSegment, next_offset: int) -> None:
     """Rebuild the indexes of a segment that ends before `next_offset` if their entries do not fit it.
 
     Every entry is looked at: the segment is about to be appended to, after its last entry.
@@ -84,7 +108,7 @@ def require_fitting(segment: LogSegment, next_offset: int) -> None:
         rebuild_indexes(segment, FileKind.TIME_INDEX, what)
 
 
-def _misfit(segment: LogSegment, kind: FileKind, next_offset: int) -> str | None:
+def _misfit(segment: IndexedSegment, kind: FileKind, next_offset: int) -> str | None:
     index = segment.offset_index if kind is FileKind.OFFSET_INDEX else segment.time_index
     size_bytes = os.path.getsize(segment.path(kind))
     if size_bytes % index.entry.size:
@@ -98,7 +122,7 @@ def _misfit(segment: LogSegment, kind: FileKind, next_offset: int) -> str | None
     return None
 
 
-def checked_time(segment: LogSegment, timestamp: int) -> TimestampOffset:
+def checked_time(segment: IndexedSegment, timestamp: int) -> TimestampOffset:
     """The last time index entry at or below `timestamp`, which the batch at its offset confirms."""
     found = segment.time_index.lookup(timestamp)
     if segment.indexes_rebuilt or not segment.time_index.entries or _confirmed(segment, found):
@@ -108,7 +132,7 @@ def checked_time(segment: LogSegment, timestamp: int) -> TimestampOffset:
     return segment.time_index.lookup(timestamp)
 
 
-def checked_largest(segment: LogSegment) -> TimestampOffset:
+def checked_largest(segment: IndexedSegment) -> TimestampOffset:
     """The last time index entry, which holds the largest timestamp of a segment that is complete.
 
     Retention trusts it. So the last batch must not be later, and a segment with timestamps has an entry.
@@ -124,7 +148,7 @@ def checked_largest(segment: LogSegment) -> TimestampOffset:
     return found
 
 
-def _last_timestamp(segment: LogSegment) -> int:
+def _last_timestamp(segment: IndexedSegment) -> int:
     """The largest timestamp of the last batch, -1 if there is none or the batches are damaged."""
     position, timestamp = segment.start_before(INT64_MAX), -1
     try:
@@ -136,7 +160,7 @@ def _last_timestamp(segment: LogSegment) -> int:
     return timestamp
 
 
-def _confirmed(segment: LogSegment, entry: TimestampOffset) -> bool:
+def _confirmed(segment: IndexedSegment, entry: TimestampOffset) -> bool:
     if entry.timestamp < 0:
         return entry == segment.time_index.before_first
     try:
@@ -146,7 +170,7 @@ def _confirmed(segment: LogSegment, entry: TimestampOffset) -> bool:
     return place is not None and place.max_timestamp == entry.timestamp
 
 
-def rebuild_indexes(segment: LogSegment, kind: FileKind, what: str) -> None:
+def rebuild_indexes(segment: IndexedSegment, kind: FileKind, what: str) -> None:
     """Write both indexes anew from the batches. Raises `OSError`, `StorageError`."""
     logger.warning("%s: %s; its segment's indexes are rebuilt", segment.path(kind), what)
     segment.indexes_rebuilt = True

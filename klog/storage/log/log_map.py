@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from klog.formats.names import TopicPartition
+from klog.storage.log.log_values import GuardedLog
 from klog.storage.log.partition_log import PartitionLog
 
 
@@ -18,7 +19,7 @@ class HeldLog(NamedTuple):
     is_future: bool
 
 
-def parent_of(log: PartitionLog) -> str:
+def parent_of(log: GuardedLog) -> str:
     """The log directory that a log is in."""
     return os.path.dirname(log.directory)
 

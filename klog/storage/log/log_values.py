@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from klog.formats.errors import StorageError
 from klog.storage.log.epoch_file import EpochFile
@@ -12,20 +13,38 @@ from klog.storage.log.producers import Producers
 from klog.storage.log.segment import LogSegment
 from klog.storage.log.snapshot_files import SnapshotFiles
 
-if TYPE_CHECKING:
-    from klog.storage.log.partition_log import PartitionLog
+
+class GuardedLog(Protocol):
+    """A log as those see it who close it if its disk fails, and who work for it in other threads."""
+
+    @property
+    def directory(self) -> str: ...
+    @property
+    def closed(self) -> bool: ...
+    @property
+    def lock(self) -> AbstractContextManager[object]: ...
+
+    def fail(self, error: OSError | StorageError) -> None:
+        """The disk has failed: close the log, and notify its `Background`."""
+
+
+class FlushedLog(GuardedLog, Protocol):
+    """A log that is forced to disk by another thread."""
+
+    def flush(self, up_to_offset: int) -> None:
+        """Force everything below the offset to disk."""
 
 
 class Background(Protocol):
     """Work that a log gives to other threads."""
 
-    def flush(self, log: PartitionLog, up_to_offset: int) -> None:
+    def flush(self, log: FlushedLog, up_to_offset: int) -> None:
         """Force everything below the offset to disk."""
 
-    def delete_later(self, log: PartitionLog, paths: Sequence[str], delay_ms: int) -> None:
+    def delete_later(self, log: GuardedLog, paths: Sequence[str], delay_ms: int) -> None:
         """Unlink files (already renamed to `.deleted`) after a while."""
 
-    def failed(self, log: PartitionLog, error: OSError | StorageError) -> None:
+    def failed(self, log: GuardedLog, error: OSError | StorageError) -> None:
         """The log's disk has failed. Called with the log's lock held, so it must not wait."""
 
 

@@ -51,8 +51,8 @@ class Network:
 
     memory = None
 
-    def complete(self, request: Request) -> None:
-        queue_answer(request)
+    def complete(self, connection: Connection, request: Request) -> None:
+        queue_answer(connection, request)
 
 
 class FrameClient:
@@ -91,7 +91,7 @@ class FrameClient:
             return
         work_on(request, self.dispatcher.handle, self.dispatcher.failed)
         if not request.park():
-            queue_answer(request)
+            queue_answer(self.connection, request)
 
 
 def traffic_of(stats: BrokerTopicStats) -> dict[str, list[int]]:

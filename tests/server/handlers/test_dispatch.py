@@ -14,7 +14,7 @@ from klog.protocol.errors import MalformedMessageError, UnsupportedApiError
 from klog.server.counters.request_times import RequestCounters
 from klog.server.handlers.cluster.api_versions import ApiVersionsHandler
 from klog.server.handlers.dispatch import Dispatcher, Route
-from klog.server.network.request import Handler
+from klog.server.network.handler import Handler
 from tests.server.handlers.parts import FakeRequest, answer_of
 
 

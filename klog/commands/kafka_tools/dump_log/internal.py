@@ -25,7 +25,7 @@ from klog.formats.schema import BYTES, INT32, STRING, Field, array, struct
 from klog.formats.structures import Versioned
 
 if TYPE_CHECKING:
-    from klog.commands.kafka_tools.dump_log.parsers import MessageParser
+    from klog.commands.kafka_tools.dump_log.message_parser import MessageParser
 
 _LAST_GROUP_TYPE: Final = 8
 _NEWER_TAGS: Final = frozenset({"metadataHash"})

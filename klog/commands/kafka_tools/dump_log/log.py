@@ -11,8 +11,8 @@ from typing import BinaryIO, Final
 
 from klog.commands.kafka_tools.dump_log import java
 from klog.commands.kafka_tools.dump_log.batch import Iterated, damaged, iterate
+from klog.commands.kafka_tools.dump_log.message_parser import MessageParser
 from klog.commands.kafka_tools.dump_log.parsers import (
-    MessageParser,
     control_text,
     text_parser,
     unreadable_texts,

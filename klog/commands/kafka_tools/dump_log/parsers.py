@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from klog.commands.kafka_tools.dump_log.message_parser import MessageParser
 from klog.commands.shared.records.plan import Decoder, KafkaFlags
 from klog.formats.errors import CorruptRecordError, UsageError
 from klog.kernel.text import java_text
 
-# (key, value, offset) -> texts of key and value, None for no text. Raises KlogError if the tool fails.
-MessageParser = Callable[[bytes | None, bytes | None, int], tuple[str | None, str | None]]
 _FieldDecoder = Callable[[bytes], str]
 
 _PACKAGE: Final = "org.apache.kafka.tools.api."

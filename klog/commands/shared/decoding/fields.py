@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from klog.commands.shared.decoding.options import FieldEncoding
+from klog.commands.shared.decoding.field_encoding import FieldEncoding
 from klog.export.decoders.choose import decoder_of, resolve_decoding
 from klog.export.decoders.decoder import DecodeError, Decoder
 from klog.export.decoders.decoding import Encoding, RequestedDecoding

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import base64
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 from urllib.error import HTTPError, URLError
 from urllib.parse import unquote, urlsplit, urlunsplit
 from urllib.request import Request, urlopen
 
 from klog.client.errors import ClientError
+from klog.commands.shared.decoding.field_encoding import FieldEncoding
 from klog.commands.shared.option_sets import optional
 from klog.export.decoders.registry import Get
 from klog.formats.errors import UsageError
@@ -19,14 +19,6 @@ if TYPE_CHECKING:
     from klog.commands.shared.decoding.fields import RecordDecoder
 
 _PANEL: Final = "Decoding"
-
-
-class FieldEncoding(StrEnum):
-    """The encodings that can be decoded."""
-
-    JSON = "json"
-    AVRO = "avro"
-    PROTOBUF = "protobuf"
 
 
 @dataclass(frozen=True, slots=True)
