@@ -24,7 +24,7 @@ GENERATED = Path("build", "cython")
 COMPILED_MODULES = (
     "client/connection.py",
     "config/topic.py",
-    "coordinator/groups/offsets/commit_runs.py",
+    "coordinator/groups/commit_runs.py",
     "coordinator/groups/classic/group.py",
     "coordinator/groups/group_partition.py",
     "coordinator/groups/loading.py",

@@ -13,8 +13,8 @@ from typing import Final
 from klog.formats.constants import INT32_MAX
 from klog.formats.epochs import UNDEFINED_EPOCH
 from klog.formats.errors import KlogError
+from klog.replication.fetching.following import append_copied
 from klog.replication.fetching.truncation import truncation
-from klog.replication.following import append_copied
 from klog.replication.partition import Partition
 from klog.storage.log.future_logs import FutureLogs
 from klog.storage.log.partition_log import PartitionLog

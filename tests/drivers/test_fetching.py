@@ -10,8 +10,8 @@ from klog.drivers.driver import FOR_A_CALL, Send, Wait
 from klog.drivers.fetching import FetchDriver, FetchListeners
 from klog.protocol.errors import ConnectionLostError
 from klog.replication.fetching.fetcher import Fetcher
+from klog.replication.fetching.following import start_of
 from klog.replication.fetching.values import FetcherRequest, FetchSettings
-from klog.replication.following import start_of
 from tests.replication.fetching.parts import BOTH, BROKER_EPOCH, KEY, Node, content
 from tests.server.handlers.parts import BROKER, OTHER_BROKER, batch
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from klog.coordinator.groups.classic.rebalance import GroupLimits
 from klog.coordinator.groups.coordinator import CONSUMER_OFFSETS, GroupCoordinator, GroupSettings
-from klog.coordinator.groups.offsets.transactional import TransactionalCommits
 from klog.coordinator.groups.requests import GroupRequests
 from klog.coordinator.groups.services import GroupServices
+from klog.coordinator.groups.transactional_offsets import TransactionalCommits
 from klog.coordinator.groups.values import Now
 from klog.coordinator.groups.writing import Writer
 from klog.coordinator.transactions.coordinator import (

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from klog.coordinator.groups.coordinator import CONSUMER_OFFSETS
-from klog.coordinator.groups.offsets.transactional import TransactionalCommit
+from klog.coordinator.groups.transactional_offsets import TransactionalCommit
 from klog.coordinator.groups.values import NO_LEADER_EPOCH, CommittedOffset, Identity
 from klog.coordinator.runtime.partitioning import partition_of
 from klog.coordinator.transactions.coordinator import TRANSACTION_STATE

@@ -13,8 +13,9 @@ from klog.formats.errors import KlogError
 from klog.formats.names import TopicPartition
 from klog.protocol.error_codes import ErrorCode, error_code
 from klog.protocol.offset_times import EARLIEST, LATEST
-from klog.replication import following
+from klog.replication.fetching import following
 from klog.replication.fetching.fetched_partitions import FetchedPartitions
+from klog.replication.fetching.following import Cut
 from klog.replication.fetching.partition_fetch import Mode, PartitionFetch
 from klog.replication.fetching.values import (
     AskEpochEnds,
@@ -25,7 +26,6 @@ from klog.replication.fetching.values import (
     OffsetAnswered,
     Truncated,
 )
-from klog.replication.following import Cut
 
 logger = logging.getLogger(__name__)
 

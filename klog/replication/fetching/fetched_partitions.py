@@ -14,9 +14,9 @@ from typing import Final
 from klog.formats.errors import KlogError
 from klog.formats.names import TopicPartition
 from klog.protocol.error_codes import ErrorCode
+from klog.replication.fetching.following import NotFollowingError
 from klog.replication.fetching.partition_fetch import Mode, PartitionFetch
 from klog.replication.fetching.values import FetchSettings, FetchStart
-from klog.replication.following import NotFollowingError
 from klog.replication.partition import Replicas
 from klog.storage.log.append_values import AppendError, UnexpectedOffsetError
 

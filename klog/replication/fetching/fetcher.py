@@ -2,7 +2,7 @@
 
 Rules: Kafka's `AbstractFetcherThread`. It is a state machine: `next_request` gives a request as a value, and
 `answered` or `failed` tells how it ended. One request is under way at a time. It changes logs through
-`klog.replication.following`. Times are milliseconds of a clock that is never set back.
+`klog.replication.fetching.following`. Times are milliseconds of a clock that is never set back.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from klog.formats.names import TopicPartition
 from klog.protocol.error_codes import ErrorCode, error_code
 from klog.protocol.fetch_request import TOPIC_IDS_FROM, FetchPartition, FetchRequest
 from klog.protocol.fetch_response import NOT_DIVERGING, FetchResponse, PartitionFetched
-from klog.replication import following
+from klog.replication.fetching import following
 from klog.replication.fetching.alignment import Alignment
 from klog.replication.fetching.fetched_partitions import FetchedPartitions
 from klog.replication.fetching.partition_fetch import Mode, PartitionFetch

@@ -10,9 +10,9 @@ from typing import Final
 from klog.config.broker import BrokerConfig
 from klog.coordinator.groups.classic.rebalance import GroupLimits
 from klog.coordinator.groups.coordinator import CONSUMER_OFFSETS, GroupCoordinator, GroupSettings
-from klog.coordinator.groups.offsets.transactional import OnVerified, VerifyOffsets
 from klog.coordinator.groups.record_versions import record_versions
 from klog.coordinator.groups.services import Append, GroupServices, OnAppended
+from klog.coordinator.groups.transactional_offsets import OnVerified, VerifyOffsets
 from klog.coordinator.groups.values import Now
 from klog.coordinator.groups.writing import COMMIT_SEQUENCE, Writer
 from klog.coordinator.transactions.values import Producer

@@ -15,8 +15,8 @@ from typing import Final, NamedTuple
 from klog.formats.java_hash import hash_of_string
 from klog.formats.names import TopicPartition
 from klog.metadata.values import Endpoint
+from klog.replication.fetching.following import start_of
 from klog.replication.fetching.values import FetchStart
-from klog.replication.following import start_of
 from klog.replication.partition import Replicas
 from klog.replication.roles import Role, RoleChange
 from klog.server.fetching.fetcher_thread import FetcherThread

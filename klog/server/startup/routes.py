@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from klog.config.broker import BrokerConfig
 from klog.config.group import may_have_group_configs
 from klog.controller.runner import Controller
-from klog.coordinator.groups.consumer.requests import ConsumerGroupRequests
+from klog.coordinator.groups.commit_runs import GroupCommits
+from klog.coordinator.groups.consumer_requests import ConsumerGroupRequests
 from klog.coordinator.groups.coordinator import GroupCoordinator
-from klog.coordinator.groups.offsets.commit_runs import GroupCommits
-from klog.coordinator.groups.offsets.transactional import TransactionalCommits
 from klog.coordinator.groups.requests import GroupRequests
+from klog.coordinator.groups.transactional_offsets import TransactionalCommits
 from klog.metadata.cache import MetadataCache
 from klog.metadata.store import MetadataStore
 from klog.protocol.apis import ApiKey

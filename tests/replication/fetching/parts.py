@@ -12,6 +12,7 @@ from klog.protocol.fetch_request import encode_fetch_request
 from klog.protocol.fetch_response import FetchResponse, PartitionFetched, TopicFetched, decode_fetch_response
 from klog.protocol.offset_times import LATEST
 from klog.replication.fetching.fetcher import Fetcher
+from klog.replication.fetching.following import start_of
 from klog.replication.fetching.values import (
     AskEpochEnds,
     AskOffsets,
@@ -23,7 +24,6 @@ from klog.replication.fetching.values import (
     OffsetAnswered,
     Progress,
 )
-from klog.replication.following import start_of
 from klog.replication.partition import Partition, PartitionError
 from klog.server.handlers.data.fetch import FetchHandler
 from klog.server.handlers.data.fetch_sessions import FetchSessions

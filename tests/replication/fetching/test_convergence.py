@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from klog.replication.fetching.fetcher import Fetcher
+from klog.replication.fetching.following import start_of
 from klog.replication.fetching.values import FetcherAnswer, FetcherRequest, FetchSettings
-from klog.replication.following import start_of
 from tests.replication.fetching.parts import BROKER_EPOCH, KEY, Node, content
 from tests.server.handlers.parts import batch
 

@@ -11,6 +11,7 @@ from klog.formats.names import TopicPartition
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.fetch_request import FetchPartition
 from klog.protocol.fetch_response import PartitionFetched
+from klog.replication.fetching.following import start_of
 from klog.replication.fetching.partition_fetch import Mode
 from klog.replication.fetching.values import (
     AskEpochEnds,
@@ -22,7 +23,6 @@ from klog.replication.fetching.values import (
     OffsetAnswered,
     fetch_version,
 )
-from klog.replication.following import start_of
 from tests.replication.fetching.parts import BROKER_EPOCH, KEY, Copying, Throttle, content, offsets
 from tests.server.handlers.parts import OTHER_BROKER, TOPIC, TOPIC_UUID, batch
 

@@ -11,8 +11,8 @@ import pytest
 from klog.drivers.fetching import FetchDriver, FetchListeners
 from klog.protocol.errors import ConnectionLostError
 from klog.replication.fetching.fetcher import Fetcher
+from klog.replication.fetching.following import start_of
 from klog.replication.fetching.values import AskEpochEnds, AskOffsets, EpochAsked, FetchSettings
-from klog.replication.following import start_of
 from klog.server.fetching.fetcher_thread import FetcherThread
 from klog.server.fetching.requests import send
 from klog.server.handlers.data.list_offsets import ListOffsetsHandler

@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from klog.client.consumer_protocol import encode_assignment
-from klog.coordinator.groups.consumer.requests import ConsumerGroupRequests
+from klog.coordinator.groups.consumer_requests import ConsumerGroupRequests
 from klog.coordinator.groups.requests import GroupRequests
 from klog.formats.names import TopicPartition, decode_uuid
 from klog.protocol.apis import ApiKey

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from klog.coordinator.groups.offsets.commit_runs import GroupCommits
+from klog.coordinator.groups.commit_runs import GroupCommits
 from klog.coordinator.groups.services import Wait
 from klog.metadata.cache import ClusterSnapshot, MetadataCache
 from klog.protocol.apis import ApiKey

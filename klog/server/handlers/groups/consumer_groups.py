@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from klog.coordinator.groups.consumer.requests import ConsumerGroupRequests
 from klog.coordinator.groups.consumer.topics import Topics
 from klog.coordinator.groups.consumer.values import (
     DescribedConsumer,
@@ -21,6 +20,7 @@ from klog.coordinator.groups.consumer.values import (
     TopicId,
     by_topic,
 )
+from klog.coordinator.groups.consumer_requests import ConsumerGroupRequests
 from klog.formats.names import encode_uuid
 from klog.metadata.control_requests import topic_uuid
 from klog.protocol.entity_fields import Entity

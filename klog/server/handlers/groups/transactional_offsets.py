@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from klog.coordinator.groups.offsets.transactional import TransactionalCommit, TransactionalCommits
+from klog.coordinator.groups.transactional_offsets import TransactionalCommit, TransactionalCommits
 from klog.coordinator.groups.values import NO_GENERATION, NO_MEMBER, Identity, Key
 from klog.coordinator.transactions.values import Producer
 from klog.protocol.error_codes import ErrorCode
