@@ -15,8 +15,8 @@ from klog.coordinator.transactions.transaction import Transaction
 from klog.formats.constants import INT32_MAX, INT64_MAX
 from klog.kernel.markers import Marker
 from klog.protocol.error_codes import ErrorCode
-from klog.replication import following as production
 from klog.replication import reading
+from klog.replication.fetching import following as production
 from klog.replication.fetching.values import FetchStart
 from klog.replication.internal_append import InternalAppends
 from klog.replication.isr import IsrState

@@ -87,11 +87,11 @@ class Serving:
         uses_runs = self._random.random() < _RUNS
         self._go_on(ServedConnection(self, frames, answer, on_sent, uses_runs))
 
-    def complete(self, request: Request) -> None:
+    def complete(self, connection: Connection, request: Request) -> None:
         """An answer is there that the connection waits for. In the broker another thread calls this."""
-        connection = cast(ServedConnection, request.connection)
-        if not connection.is_served:
-            self._go_on(connection)
+        served = cast(ServedConnection, connection)
+        if not served.is_served:
+            self._go_on(served)
 
     def _go_on(self, connection: ServedConnection) -> None:
         """Do what `FrameReader` and an I/O thread do, as far as answers are there."""
@@ -102,7 +102,7 @@ class Serving:
             if request is not None:
                 if not request.answered:
                     break
-                queue_answer(request)
+                queue_answer(connection, request)
             elif connection.position == end:
                 break
             else:
