@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from klog.admin.topic_patterns import include_list
-from klog.client.cluster import NO_LEADER, Cluster
+from klog.client.cluster import Cluster
 from klog.client.errors import ClientError
 from klog.client.groups import CommittedOffset, fetch_offsets
 from klog.client.offsets import try_list_offsets
+from klog.formats.constants import NO_LEADER
 from klog.formats.errors import KlogError, UsageError
 from klog.formats.names import TopicPartition
 from klog.protocol.offset_times import EARLIEST, EARLIEST_LOCAL, LATEST, LATEST_TIERED, MAX_TIMESTAMP

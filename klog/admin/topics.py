@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from klog.client import admin
-from klog.client.admin import Assignment, NewTopic, Outcome, Resource, ResourceType
+from klog.client.admin import Assignment, NewTopic, Resource, ResourceType, TopicResult
 from klog.client.cluster import Cluster
 from klog.client.errors import ClientError, RefusedError, UnknownTopicError
 from klog.client.retry import Retry
@@ -171,7 +171,7 @@ def parse_assignment(text: str) -> Assignment:
 
 def create(
     cluster: Cluster, topics: Sequence[NewTopic], retry: Retry, *, validate_only: bool
-) -> list[Outcome]:
+) -> list[TopicResult]:
     """Create topics and wait until all of their partitions have leaders.
 
     Raises ClientError if that takes longer than `retry` allows.
@@ -190,7 +190,7 @@ def add_partitions(
     retry: Retry,
     *,
     validate_only: bool,
-) -> list[Outcome]:
+) -> list[TopicResult]:
     """Add partitions until topics have so many. `assignment` lists the brokers of the new ones only, from 0.
 
     Waits until brokers know the new partitions. Raises ClientError if that takes longer than `retry` allows.
@@ -221,5 +221,5 @@ def _wait_for_leaders(cluster: Cluster, names: Sequence[str], partitions: int, r
         retry.failed(ClientError(f"{', '.join(missing)}: not all of the partitions have leaders"))
 
 
-def _done(outcomes: Iterable[Outcome]) -> list[str]:
+def _done(outcomes: Iterable[TopicResult]) -> list[str]:
     return [outcome.topic for outcome in outcomes if outcome.error is ErrorCode.NONE]

@@ -13,9 +13,10 @@ from typing import Final, NamedTuple
 from klog.admin.requests import transaction_admin as client
 from klog.admin.requests.transaction_admin import NONE, ActiveProducer, DescribedTransaction
 from klog.admin.topics import find_topics
-from klog.client.cluster import NO_LEADER, Cluster
+from klog.client.cluster import Cluster
 from klog.client.errors import ClientError, RefusedError
 from klog.client.producer_id import ProducerId
+from klog.formats.constants import NO_LEADER
 from klog.formats.errors import KlogError
 from klog.formats.names import TopicPartition
 from klog.protocol.error_codes import ErrorCode

@@ -69,7 +69,7 @@ class EligibleReplicas(NamedTuple):
     last_known: tuple[int, ...]
 
 
-class Outcome(NamedTuple):
+class TopicResult(NamedTuple):
     """What became of one topic of a request; `message` is the broker's."""
 
     topic: str
@@ -118,7 +118,7 @@ def describe_eligible_replicas(
     return found
 
 
-def create_topics(cluster: Cluster, topics: Iterable[NewTopic], *, validate_only: bool) -> list[Outcome]:
+def create_topics(cluster: Cluster, topics: Iterable[NewTopic], *, validate_only: bool) -> list[TopicResult]:
     """Create topics, or only check whether that is possible. Raises ClientError, ChannelError."""
     wanted = [
         {
@@ -144,7 +144,7 @@ def create_partitions(
     assignments: Sequence[Sequence[int]] | None,
     *,
     validate_only: bool,
-) -> list[Outcome]:
+) -> list[TopicResult]:
     """Add partitions until topics have `count`; `assignments` are the brokers of each new one.
 
     Raises ClientError, ChannelError.
@@ -155,7 +155,7 @@ def create_partitions(
     return _topic_outcomes(cluster, ApiKey.CREATE_PARTITIONS, values, "results")
 
 
-def delete_topics(cluster: Cluster, names: Iterable[str]) -> list[Outcome]:
+def delete_topics(cluster: Cluster, names: Iterable[str]) -> list[TopicResult]:
     """Delete topics. Raises ClientError, ChannelError."""
     wanted = tuple(names)
     values = {"topic_names": wanted, "topics": [{"name": name, "topic_id": None} for name in wanted]}
@@ -266,13 +266,13 @@ def _by_answering_broker(
 
 def _topic_outcomes(
     cluster: Cluster, api_key: ApiKey, values: Mapping[str, Value], results: str
-) -> list[Outcome]:
+) -> list[TopicResult]:
     """The outcome of each topic, from the field `results` of the controller's answer.
 
     The controller may take as long as the client waits for any answer.
     """
     answer = ask_controller(cluster, api_key, {**values, "timeout": cluster.timeout_ms})
     return [
-        Outcome(each.name, error_code(each.error_code), getattr(each, "error_message", None))
+        TopicResult(each.name, error_code(each.error_code), getattr(each, "error_message", None))
         for each in getattr(answer, results)
     ]

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from klog.client.cluster import NO_LEADER, Cluster
+from klog.client.cluster import Cluster
 from klog.client.connection import Connection
 from klog.client.errors import ClientError
 from klog.client.requests import refusal
+from klog.formats.constants import NO_LEADER
 from klog.formats.errors import KlogError
 from klog.formats.names import TopicPartition
 from klog.protocol.entity_fields import Entity

@@ -15,6 +15,7 @@ from klog.client.connection import Connect, Connection, HostPort
 from klog.client.errors import ClientError, RefusedError, UnknownTopicError, is_retriable
 from klog.client.requests import ask
 from klog.client.retry import Clock, Retry, RetryPolicy
+from klog.formats.constants import NO_LEADER
 from klog.formats.errors import KlogError
 from klog.formats.names import TopicPartition
 from klog.protocol.apis import ApiKey
@@ -22,7 +23,6 @@ from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.errors import ChannelError, ConnectFailedError, ConnectRefusedError
 
-NO_LEADER: Final = -1
 CONNECT_CURE: Final = "is a broker listening there? --bootstrap-server host:port names another"
 _TLS_CURE: Final = "it may want TLS, or not be Kafka: --command-config FILE with security.protocol=SSL"
 

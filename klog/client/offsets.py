@@ -7,10 +7,11 @@ from enum import IntEnum
 from typing import Final
 
 from klog.client.asking import ask_leaders, try_leaders
-from klog.client.cluster import NO_LEADER, Cluster
+from klog.client.cluster import Cluster
 from klog.client.connection import Connection
 from klog.client.errors import RefusedError, is_retriable
 from klog.client.requests import ask, by_partition, by_topic, refusal
+from klog.formats.constants import NO_LEADER
 from klog.formats.errors import KlogError
 from klog.formats.names import TopicPartition
 from klog.protocol.apis import ApiKey

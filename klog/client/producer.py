@@ -14,14 +14,14 @@ from typing import Final, NamedTuple
 
 from klog.client.admin import Resource, ResourceType, describe_configs
 from klog.client.asking import broker_ids
-from klog.client.cluster import NO_LEADER, Cluster
+from klog.client.cluster import Cluster
 from klog.client.connection import Connection
 from klog.client.errors import ClientError, RefusedError, UnknownTopicError
 from klog.client.producer_id import NO_PRODUCER, ProducerId, new_producer_id
 from klog.client.retry import Retry
 from klog.client.transactions import Transaction
 from klog.formats import compression
-from klog.formats.constants import NO_SEQUENCE
+from klog.formats.constants import NO_LEADER, NO_SEQUENCE
 from klog.formats.errors import KlogError
 from klog.formats.names import TopicPartition
 from klog.kernel.batch_builder import BatchFields, Headers, RecordData, build_batch

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from klog.config.broker import BrokerConfig
-from klog.config.keys import INT64_MAX, ConfigError, Value
+from klog.config.keys import ConfigError, Value
 from klog.config.topic import TopicConfig, check_topic_values, defaults, parse_overrides, topic_config
+from klog.formats.constants import INT64_MAX
 from klog.formats.errors import UsageError
 
 _FORMAT: Final = "message.format.version"

@@ -14,8 +14,9 @@ from typing import Final
 
 from klog.config.broker import KEYS_BY_NAME, BrokerConfig
 from klog.config.broker_checks import check_together
-from klog.config.keys import INT64_MAX, ConfigError, ConfigKey, Dynamic, Type, at_least
+from klog.config.keys import ConfigError, ConfigKey, Dynamic, Type, at_least
 from klog.config.password_encoder import OLD_SECRET, SECRET, encoder_of
+from klog.formats.constants import INT64_MAX
 from klog.formats.errors import UsageError
 
 _LISTENER: Final = re.compile(r"listener\.name\.[^.]*\.(.*)", re.DOTALL)

@@ -15,11 +15,11 @@ from enum import Enum, IntEnum
 from typing import Any, Final
 
 from klog.config.kafka_versions import release_of
+from klog.formats.constants import INT64_MAX
 from klog.formats.errors import UsageError
 
 INT16_MAX: Final = 2**15 - 1
 INT32_MAX: Final = 2**31 - 1
-INT64_MAX: Final = 2**63 - 1
 
 # The syntax of Java's `Double.parseDouble`, without its hexadecimal form.
 _DOUBLE: Final = re.compile(

@@ -7,22 +7,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from enum import IntEnum
 
 from klog.controller.leader_selection import Strategy, for_preferred
 from klog.controller.state_machines import StateMachines
+from klog.formats.constants import NO_LEADER
 from klog.formats.names import TopicPartition
-from klog.metadata.values import NO_LEADER, LeaderAndIsr
+from klog.metadata.values import LeaderAndIsr
+from klog.protocol.election_type import ElectionType
 from klog.protocol.error_codes import ErrorCode
 
 _log = logging.getLogger(__name__)
-
-
-class ElectionType(IntEnum):
-    """The types of the ElectLeaders request."""
-
-    PREFERRED = 0
-    UNCLEAN = 1
 
 
 class Elections:

@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, TypeAlias
 
-from klog.controller.elections import ElectionType
-from klog.controller.reassignments import Outcome
+from klog.controller.reassignments import ReassignmentStart
 from klog.formats.names import TopicPartition
 from klog.metadata import paths
 from klog.metadata.control_requests import ControlRequest, ControlResponse
 from klog.metadata.values import LeaderAndIsr, ProducerIdBlock, ReplicaAssignment, TopicIdPartition
+from klog.protocol.election_type import ElectionType
 from klog.protocol.error_codes import ErrorCode
 
 
@@ -123,7 +123,7 @@ class AlterReassignments:
     """Starts reassignments, or cancels one if its target is None. Answer: the result for each partition."""
 
     targets: Mapping[TopicPartition, Sequence[int] | None]
-    reply: Callable[[dict[TopicPartition, Outcome] | ErrorCode], None]
+    reply: Callable[[dict[TopicPartition, ReassignmentStart] | ErrorCode], None]
 
 
 @dataclass(frozen=True, slots=True)

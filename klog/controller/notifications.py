@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Collection
 
 from klog.controller.broker_changes import BrokerChanges
-from klog.controller.elections import Elections, ElectionType
+from klog.controller.elections import Elections
 from klog.controller.events import WatchedNode
 from klog.controller.reassignments import Reassignments
 from klog.controller.state_machines import StateMachines
@@ -20,6 +20,7 @@ from klog.metadata.errors import InvalidZnodeError, NoNodeError
 from klog.metadata.fenced_writes import delete_nodes
 from klog.metadata.store import SetData, Watch
 from klog.metadata.topics import read_partition_states
+from klog.protocol.election_type import ElectionType
 from klog.protocol.error_codes import ErrorCode
 
 _log = logging.getLogger(__name__)

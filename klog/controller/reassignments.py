@@ -24,19 +24,19 @@ from klog.protocol.error_codes import ErrorCode
 _log = logging.getLogger(__name__)
 
 
-class Outcome(NamedTuple):
+class ReassignmentStart(NamedTuple):
     """The result for one partition of a request: an error code, and Kafka's message for some of them."""
 
     error: ErrorCode
     message: str | None = None
 
 
-_STARTED: Final = Outcome(ErrorCode.NONE)
-_NOT_RUNNING: Final = Outcome(
+_STARTED: Final = ReassignmentStart(ErrorCode.NONE)
+_NOT_RUNNING: Final = ReassignmentStart(
     ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress."
 )
-_UNKNOWN: Final = Outcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
-_FAILED: Final = Outcome(
+_UNKNOWN: Final = ReassignmentStart(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
+_FAILED: Final = ReassignmentStart(
     ErrorCode.UNKNOWN_SERVER_ERROR,
     "The server experienced an unexpected error when processing the request.",
 )
@@ -59,7 +59,7 @@ class Reassignments:
 
     def request(
         self, targets: Mapping[TopicPartition, Sequence[int] | None], *, require_live_targets: bool = True
-    ) -> dict[TopicPartition, Outcome]:
+    ) -> dict[TopicPartition, ReassignmentStart]:
         """Starts, replaces or (None) cancels reassignments. Returns the result for each partition.
 
         If `require_live_targets` is false, a reassignment may wait for target brokers that are not alive.
@@ -74,14 +74,14 @@ class Reassignments:
 
     def _refusal(
         self, partition: TopicPartition, target: tuple[int, ...] | None, *, live: bool
-    ) -> Outcome | None:
+    ) -> ReassignmentStart | None:
         """Why a request is refused, in the order in which Kafka checks."""
         present = self._context.assignment(partition)
         if target is None:
             if not present.is_being_reassigned:
                 return _NOT_RUNNING
         elif (invalid := self._invalid(present, target, live=live)) is not None:
-            return Outcome(ErrorCode.INVALID_REPLICA_ASSIGNMENT, invalid)
+            return ReassignmentStart(ErrorCode.INVALID_REPLICA_ASSIGNMENT, invalid)
         if not present.replicas or partition.topic in self._context.topics_to_delete:
             return _UNKNOWN
         return None
@@ -125,7 +125,7 @@ class Reassignments:
             if self._is_complete(partition, self._context.assignment(partition)):
                 self._advance(partition, self._context.assignment(partition))
 
-    def _advance(self, partition: TopicPartition, assignment: ReplicaAssignment) -> Outcome:
+    def _advance(self, partition: TopicPartition, assignment: ReplicaAssignment) -> ReassignmentStart:
         """Starts phase A, or phase B if all target replicas are in sync.
 
         `isr_changed` starts phase B later. Raises SessionExpiredError: then this broker is no controller.

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from klog.controller.context import ControllerContext
 from klog.controller.request_batch import RequestBatch
 from klog.controller.states import VALID_PREVIOUS_REPLICA_STATES, Replica, ReplicaState, valid_transitions
+from klog.formats.constants import NO_LEADER
 from klog.formats.names import TopicPartition
 from klog.metadata.election import FencedStore
 from klog.metadata.fenced_writes import update_partition_states
 from klog.metadata.topics import read_partition_states
-from klog.metadata.values import NO_LEADER, LeaderAndIsr, LeaderIsrAndControllerEpoch
+from klog.metadata.values import LeaderAndIsr, LeaderIsrAndControllerEpoch
 
 _log = logging.getLogger(__name__)
 

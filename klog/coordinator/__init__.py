@@ -1,1 +1,1 @@
-"""Coordinators: groups of consumers, whose state is kept in internal topics."""
+"""Coordinators of consumer groups and of transactions. Their state is kept in internal topics."""

@@ -17,7 +17,7 @@ from klog.drivers.driver import FOR_A_CALL, Driver, Send, Wait
 from klog.formats.errors import KlogError
 from klog.metadata.control_requests import ControlRequest, ControlResponse
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 RETRY_BACKOFF_MS: Final = 100
 
@@ -87,4 +87,4 @@ class ControlDriver(Driver[QueuedRequest, ControlResponse]):
         if self._failures == 1:
             kind = type(request.request).__name__
             trace = None if isinstance(error, KlogError) else error
-            logger.warning("%s to broker %d is sent again: %s", kind, self._broker_id, error, exc_info=trace)
+            _log.warning("%s to broker %d is sent again: %s", kind, self._broker_id, error, exc_info=trace)

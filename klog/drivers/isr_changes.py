@@ -14,7 +14,7 @@ from klog.formats.names import TopicPartition
 from klog.replication.isr_changes import IsrAnswers, IsrChange, IsrChanges, IsrOutcome, IsrRequest
 from klog.replication.replica_manager import ReplicaManager
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -66,7 +66,7 @@ class IsrDriver(Driver[IsrRequest, IsrAnswers]):
         partition = self._replicas.partitions.get(key)
         if partition is not None:
             state = partition.state
-            logger.info(
+            _log.info(
                 "%s: the in-sync replicas are %s (joined: %s, left: %s), partition epoch %d",
                 key,
                 list(state.isr.committed),

@@ -58,7 +58,7 @@ class Entry(NamedTuple):
     failures: int = 0
 
 
-class Outcome(NamedTuple):
+class RoutedEntries(NamedTuple):
     """What became of entries: partitions that are done, those to route again, those that are given up.
 
     Those whose log knows a newer epoch of the producer are `superseded`.
@@ -70,7 +70,7 @@ class Outcome(NamedTuple):
     superseded: tuple[Entry, ...] = ()
 
 
-def judged(entries: Iterable[Entry], answer: MarkerErrors) -> Outcome:
+def judged(entries: Iterable[Entry], answer: MarkerErrors) -> RoutedEntries:
     """What an answer means. What it leaves out is sent again."""
     done: list[Entry] = []
     again: list[Entry] = []
@@ -99,7 +99,7 @@ def judged(entries: Iterable[Entry], answer: MarkerErrors) -> Outcome:
             (entry._replace(partitions=frozenset(by_error[error])), error)
             for error in by_error.keys() - _DONE - _TRY_AGAIN
         ]
-    return Outcome(tuple(done), tuple(again), tuple(refused), tuple(superseded))
+    return RoutedEntries(tuple(done), tuple(again), tuple(refused), tuple(superseded))
 
 
 @dataclass(slots=True)

@@ -29,7 +29,7 @@ from klog.drivers.marker_queues import (
 from klog.formats.names import TopicPartition
 from klog.protocol.transaction_messages import TxnMarker
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 _PAUSES: Final = RetryPolicy(None)
 
@@ -119,7 +119,7 @@ class _MarkerDriver(Driver[MarkerRequest, MarkerErrors]):
                 self._effects.append(partial(entry.transaction.on_written, entry.partitions))
         for entry in outcome.superseded:
             wanted = entry.transaction.wanted
-            logger.warning(
+            _log.warning(
                 "transactional id %s: %s know a newer epoch of its producer than the marker %s:"
                 " __transaction_state-%d has lost records of the id. What is open there is aborted, and the"
                 " id gets a new producer id. `klog transactions find-hanging` shows what is open elsewhere",
@@ -132,7 +132,7 @@ class _MarkerDriver(Driver[MarkerRequest, MarkerErrors]):
                 self._effects.append(partial(entry.transaction.on_written, entry.partitions, superseded=True))
         for entry, error in outcome.refused:
             wanted = entry.transaction.wanted
-            logger.error(
+            _log.error(
                 "transactional id %s: %s refused the marker %s with %s; the transaction stays undecided there"
                 " until this broker coordinates it anew. kafka-transactions describe shows its state",
                 wanted.transactional_id,
@@ -230,13 +230,13 @@ class LeaderLookup(Driver[TopicsRequest, Collection[str]]):
             return entry
         transaction = entry.transaction
         transactional_id = transaction.wanted.transactional_id
-        logger.info("transactional id %s: %s are deleted and need no marker", transactional_id, _named(gone))
+        _log.info("transactional id %s: %s are deleted and need no marker", transactional_id, _named(gone))
         if self._routes.queues.written(entry._replace(partitions=gone)):
             self._effects.append(partial(transaction.on_written, gone))
         return entry._replace(partitions=entry.partitions - gone)
 
     def failed(self, request: TopicsRequest, error: Exception, now_ms: int) -> None:
-        logger.info("whether topics exist is asked again: %s", error)
+        _log.info("whether topics exist is asked again: %s", error)
         self.answered(request, request.topics, now_ms)
 
 

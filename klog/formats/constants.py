@@ -74,3 +74,6 @@ CONTROL_TYPES: Final = (
 )
 CONTROL_ABORT: Final = 0
 CONTROL_COMMIT: Final = 1
+
+NO_LEADER: Final = -1
+"""The broker id in place of a leader, if a partition has none."""

@@ -30,6 +30,10 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
+PartitionKey = tuple[str, int]
+"""Topic and partition as a plain tuple, which is cheaper to make. It equals the `TopicPartition`."""
+
+
 class DirectoryState(StrEnum):
     """The state of a replica, from the suffix of its directory's name."""
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 Work = Callable[[], float | None]
 """Does what there is to do. Returns after how many seconds to do it again unless `wake` comes before; None if
@@ -73,7 +73,7 @@ class Worker:
             try:
                 wait_s = self._work()
             except Exception:
-                logger.exception("thread %s goes on after an unexpected error", self.name)
+                _log.exception("thread %s goes on after an unexpected error", self.name)
                 wait_s = self._retry_s
 
     def _wait(self, wait_s: float | None) -> None:

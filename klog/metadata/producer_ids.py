@@ -15,11 +15,11 @@ from klog.metadata.retried_writes import write
 from klog.metadata.store import MetadataStore, SetData
 from klog.metadata.values import ProducerIdBlock
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 BLOCK_SIZE = 1000
 MAX_PRODUCER_ID = 2**63 - 1
-_PATIENCE_S = 0.1
+_WAIT_S = 0.1
 
 
 class ProducerIdsExhaustedError(MetadataError):
@@ -78,12 +78,12 @@ class ProducerIds:
     """The next producer id, from the block in hand or a new one. Safe for threads.
 
     A new block is asked for when a tenth of the block is left. What is left of a block is lost when the
-    broker stops. The first who need the block wait for `patience_s` at most.
+    broker stops. The first who need the block wait for `wait_s` at most.
     """
 
-    def __init__(self, ask: AskForBlock, *, patience_s: float = _PATIENCE_S) -> None:
+    def __init__(self, ask: AskForBlock, *, wait_s: float = _WAIT_S) -> None:
         self._ask = ask
-        self._patience_s = patience_s
+        self._wait_s = wait_s
         self._changed = threading.Condition()
         self._next = 0
         self._last = -1
@@ -104,7 +104,7 @@ class ProducerIds:
         with self._changed:
             if self._next > self._last and self._following is None and not self._is_late:
                 # If it takes longer, nobody else waits until the outcome is known.
-                self._is_late = not self._changed.wait_for(lambda: not self._is_allocating, self._patience_s)
+                self._is_late = not self._changed.wait_for(lambda: not self._is_allocating, self._wait_s)
             return self._take()
 
     def _take(self) -> int:
@@ -122,7 +122,7 @@ class ProducerIds:
         if isinstance(outcome, ProducerIdBlock):
             block = outcome
         else:
-            logger.info("no block of producer ids could be allocated: %s", outcome)
+            _log.info("no block of producer ids could be allocated: %s", outcome)
             error = outcome
         with self._changed:
             self._following, self._error = block, error

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from klog.formats.names import TopicPartition
 
-NO_LEADER = -1
 INITIAL_LEADER_EPOCH = 0
 INITIAL_PARTITION_EPOCH = 0
 ZERO_TOPIC_ID = "A" * 22

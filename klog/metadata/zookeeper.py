@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from kazoo.client import KazooClient
     from kazoo.protocol.states import WatchedEvent, ZnodeStat
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 DEFAULT_SESSION_TIMEOUT_MS = 18_000
 # While no server answers: how often to say so, and to look whether the broker is to stop.
@@ -148,7 +148,7 @@ class ZooKeeperStore:
                 )
             if now_s >= say_s:
                 say_s += _SAY_EVERY_S
-                logger.warning(
+                _log.warning(
                     "waiting for ZooKeeper at %s, which has not answered for %d s (at most %g s)",
                     servers,
                     now_s - begin_s,

@@ -16,7 +16,7 @@ from klog.protocol.errors import MalformedMessageError, UnencodableMessageError
 from klog.protocol.fetch_request import FLEXIBLE_FROM, TOPIC_IDS_FROM
 from klog.protocol.file_slice import BodyPart, FileSlice
 from klog.protocol.leader_hints import (
-    NO_LEADER,
+    NO_HINT,
     LeaderHint,
     NodeEndpoint,
     endpoints_of_tag,
@@ -73,7 +73,7 @@ class PartitionFetched(NamedTuple):
     preferred_read_replica: int = -1
     records: Records = None
     diverging_epoch: EpochEnd = NOT_DIVERGING
-    current_leader: LeaderHint = NO_LEADER
+    current_leader: LeaderHint = NO_HINT
 
 
 class TopicFetched(NamedTuple):
@@ -166,12 +166,12 @@ def _after_offsets(version: int, flexible: bool, partition: PartitionFetched) ->
 
 
 def _partition_tags(partition: PartitionFetched) -> bytes:
-    if partition.diverging_epoch == NOT_DIVERGING and partition.current_leader == NO_LEADER:
+    if partition.diverging_epoch == NOT_DIVERGING and partition.current_leader == NO_HINT:
         return b"\0"
     tags = []
     if partition.diverging_epoch != NOT_DIVERGING:
         tags.append((_DIVERGING_TAG, _EPOCH_END.pack(*partition.diverging_epoch) + b"\0"))
-    if partition.current_leader != NO_LEADER:
+    if partition.current_leader != NO_HINT:
         tags.append((_LEADER_TAG, leader_tag(partition.current_leader)))
     return write_tags(tags)
 
@@ -302,7 +302,7 @@ def _read_partition(
     aborted, position = _read_aborted(flexible, body, position + layout.size)
     replica, position = read_int32(body, position) if version >= 11 else (-1, position)
     records, position = read_bytes(body, position, flexible)
-    diverging, leader = NOT_DIVERGING, NO_LEADER
+    diverging, leader = NOT_DIVERGING, NO_HINT
     if flexible:
         tags, position = read_tags(body, position)
         if _DIVERGING_TAG in tags:

@@ -38,7 +38,7 @@ class NodeEndpoint(NamedTuple):
     rack: str | None = None
 
 
-NO_LEADER: Final = LeaderHint()
+NO_HINT: Final = LeaderHint()
 
 
 def leader_tag(leader: LeaderHint) -> bytes:
@@ -49,7 +49,7 @@ def leader_tag(leader: LeaderHint) -> bytes:
 def leader_of_tag(body: Buffer, start: int | None) -> LeaderHint:
     """The leader at a tagged field's value; none if the field is absent. Raises MalformedMessageError."""
     if start is None:
-        return NO_LEADER
+        return NO_HINT
     end_of(body, start, _LEADER.size)
     return LeaderHint(*_LEADER.unpack_from(body, start))
 

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from klog.protocol.errors import MalformedMessageError, UnencodableMessageError
 from klog.protocol.leader_hints import (
-    NO_LEADER,
+    NO_HINT,
     LeaderHint,
     NodeEndpoint,
     endpoints_of_tag,
@@ -52,7 +52,7 @@ class PartitionProduced(NamedTuple):
     log_start_offset: int = -1
     record_errors: tuple[tuple[int, str | None], ...] = ()
     error_message: str | None = None
-    current_leader: LeaderHint = NO_LEADER
+    current_leader: LeaderHint = NO_HINT
 
 
 class ProduceResponse(NamedTuple):
@@ -76,7 +76,7 @@ def encode_produce_response(version: int, response: ProduceResponse) -> bytes:
             name, partitions = response.topics[0]
             # The usual answer: only its numbers differ from the answer before.
             if len(partitions) == 1 and partitions[0][5:] == _NO_COMPLAINT:
-                before, after = _around(version, name)
+                before, after = _usual_parts(version, name)
                 return before + _V5.pack(*partitions[0][:5]) + after
         return _encode(version, response)
     except struct.error as error:
@@ -86,7 +86,7 @@ def encode_produce_response(version: int, response: ProduceResponse) -> bytes:
 
 
 @lru_cache(maxsize=1024)
-def _around(version: int, name: str) -> tuple[bytes, bytes]:
+def _usual_parts(version: int, name: str) -> tuple[bytes, bytes]:
     """The bytes before and after the numbers of an answer for one partition without an error."""
     numbers = _V5.pack(*PartitionProduced(0)[:5])
     whole = _encode(version, ProduceResponse([(name, [PartitionProduced(0)])]))
@@ -109,7 +109,7 @@ class AnswerTemplate(NamedTuple):
 def answer_template(version: int, topic: str, partition: int) -> AnswerTemplate:
     """The template for a version from 5 on. Raises UnencodableMessageError."""
     header = INT32.pack(0) + (b"\0" if version >= FLEXIBLE_FROM else b"")
-    before, after = _around(version, topic)
+    before, after = _usual_parts(version, topic)
     body = header + before + _V5.pack(partition, 0, 0, -1, 0) + after
     return AnswerTemplate(INT32.pack(len(body)) + body, INT32.size + len(header) + len(before))
 
@@ -145,7 +145,7 @@ def _partition(version: int, flexible: bool, partition: PartitionProduced) -> by
         head += _NO_ERRORS[flexible]
     if not flexible:
         return head
-    if version < 10 or partition.current_leader == NO_LEADER:
+    if version < 10 or partition.current_leader == NO_HINT:
         return head + b"\0"
     return head + write_tags([(_LEADER_TAG, leader_tag(partition.current_leader))])
 
@@ -207,7 +207,7 @@ def _read_partition(
             position = read_tags(body, position)[1]
         errors.append((index, message))
     error_message, position = read_string(body, position, flexible)
-    leader = NO_LEADER
+    leader = NO_HINT
     if flexible:
         tags, position = read_tags(body, position)
         leader = leader_of_tag(body, tags.get(_LEADER_TAG))

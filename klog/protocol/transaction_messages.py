@@ -179,16 +179,16 @@ def write_markers(version: int, markers: Collection[TxnMarker]) -> bytes:
     return b"".join(parts)
 
 
-MarkerErrors = dict[int, dict[TopicPartition, int]]
+MarkerErrorCodes = dict[int, dict[TopicPartition, int]]
 """The error codes of a WriteTxnMarkers answer, by producer id and partition."""
 
 
-def read_written_markers(version: int, body: Buffer) -> MarkerErrors:
+def read_written_markers(version: int, body: Buffer) -> MarkerErrorCodes:
     """The answer to a WriteTxnMarkers request. If something occurs twice, the last one counts."""
     flexible = version >= MARKERS_FLEXIBLE_FROM
     body = bytes(body)
     producers, position = read_items(body, 0, flexible)
-    errors: MarkerErrors = {}
+    errors: MarkerErrorCodes = {}
     for _ in range(producers):
         end = end_of(body, position, INT64.size)
         producer_id: int = INT64.unpack_from(body, position)[0]

@@ -246,8 +246,8 @@ def _missing(
             lost.append(replace(cause, first_offset=low, end_offset=high))
     lost += [one for one in chosen.lost if one.first_offset is not None and one.first_offset >= log_end]
     known_end, record = recorded_end(chosen.replica)
-    told = any(one.first_offset == log_end for one in lost)
-    if known_end > log_end and not told and is_unchanged(chosen.replica):
+    is_reported = any(one.first_offset == log_end for one in lost)
+    if known_end > log_end and not is_reported and is_unchanged(chosen.replica):
         reason = f"the log ends at {log_end}, but {record}"
         lost.append(LostRange(*partition, directory, None, None, log_end, known_end, reason))
     return lost

@@ -33,7 +33,7 @@ class IsrAccepted:
     isr: tuple[int, ...]
 
 
-class Outcome(Enum):
+class ProposalOutcome(Enum):
     """What an answer means for the proposal."""
 
     COMMITTED = "the controller has this ISR"
@@ -64,18 +64,18 @@ def proposal(state: PartitionState) -> IsrProposal | None:
 
 def after_answer(
     state: PartitionState, sent: IsrProposal, answer: IsrAccepted | ErrorCode
-) -> tuple[PartitionState, Outcome]:
+) -> tuple[PartitionState, ProposalOutcome]:
     """The state after the answer to `sent`, which is an accepted state or the partition's error.
 
     A LeaderAndIsr request that came in between has replaced the proposal; then the answer changes nothing.
     """
     if proposal(state) != sent:
-        return state, Outcome.IGNORED
+        return state, ProposalOutcome.IGNORED
     if isinstance(answer, ErrorCode):
         if answer in _ROLLED_BACK:
-            return replace(state, isr=IsrState(state.isr.committed)), Outcome.ROLLED_BACK
-        return state, Outcome.WAIT if answer in _WAIT else Outcome.RETRY
+            return replace(state, isr=IsrState(state.isr.committed)), ProposalOutcome.ROLLED_BACK
+        return state, ProposalOutcome.WAIT if answer in _WAIT else ProposalOutcome.RETRY
     if answer.leader_epoch != state.leader_epoch or answer.partition_epoch < state.partition_epoch:
-        return state, Outcome.WAIT
+        return state, ProposalOutcome.WAIT
     committed = replace(state, partition_epoch=answer.partition_epoch, isr=IsrState(answer.isr))
-    return committed, Outcome.COMMITTED
+    return committed, ProposalOutcome.COMMITTED

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from klog.formats.names import TopicPartition
 from klog.protocol.error_codes import ErrorCode
-from klog.replication.alter_partition import IsrAccepted, IsrProposal, Outcome, after_answer, proposal
+from klog.replication.alter_partition import IsrAccepted, IsrProposal, ProposalOutcome, after_answer, proposal
 from klog.replication.isr import shrunk
 from klog.replication.partition import Partition, Replicas
 
@@ -96,11 +96,11 @@ class IsrChanges:
                 self.propose(key)
                 continue
             done = take_answer(partition, sent, answer)
-            if done.outcome is Outcome.COMMITTED:
+            if done.outcome is ProposalOutcome.COMMITTED:
                 changes.append(IsrChange(key, done.joined, done.left))
-            elif done.outcome is not Outcome.IGNORED:
+            elif done.outcome is not ProposalOutcome.IGNORED:
                 failures += 1
-            if done.outcome is Outcome.RETRY:
+            if done.outcome is ProposalOutcome.RETRY:
                 self.propose(key)
         return IsrOutcome(tuple(changes), failures)
 
@@ -131,7 +131,7 @@ def check_isr(replicas: Replicas, now_ms: int) -> None:
 class Answered(NamedTuple):
     """What an answer of the controller has done: the outcome, and which replicas joined and left."""
 
-    outcome: Outcome
+    outcome: ProposalOutcome
     joined: frozenset[int] = frozenset()
     left: frozenset[int] = frozenset()
 
@@ -160,7 +160,7 @@ def take_answer(partition: Partition, sent: IsrProposal, answer: IsrAccepted | E
         before = partition.state
         state, outcome = after_answer(before, sent, answer)
         partition.state = state
-        if outcome is not Outcome.COMMITTED:
+        if outcome is not ProposalOutcome.COMMITTED:
             return Answered(outcome)
         partition.advance_high_watermark()
     old, new = frozenset(before.isr.committed), frozenset(state.isr.committed)

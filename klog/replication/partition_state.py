@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from klog.formats.constants import NO_LEADER
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.interbroker.leader_and_isr import LeaderAndIsrPartitionState
 from klog.replication.isr import IsrState
 
-NO_LEADER = -1
 ANY_EPOCH = -1
 NO_EPOCH_START = -1
 

@@ -12,7 +12,7 @@ from klog.formats.names import TopicPartition
 from klog.metadata.errors import StoreError
 from klog.storage.log.partition_log import PartitionLog
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 class Logs(Protocol):
@@ -52,7 +52,7 @@ def keep_as_stray(logs: Logs, key: TopicPartition, log: PartitionLog, why: str) 
     for error in logs.set_aside_strays((key,)).values():
         raise error
     was = "has no topic id" if log.topic_id is None else f"belongs to topic id {log.topic_id}"
-    logger.warning("%s %s, and %s: it is kept, out of use, as %s", key, was, why, log.directory)
+    _log.warning("%s %s, and %s: it is kept, out of use, as %s", key, was, why, log.directory)
 
 
 def delete_logs(

@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
+from klog.formats.constants import NO_LEADER
 from klog.formats.errors import KlogError, StorageError
 from klog.formats.names import TopicPartition
 from klog.metadata.control_requests import ControlResponse, can_exist, partition_states, topic_ids
-from klog.metadata.values import NO_LEADER
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.interbroker.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest
 from klog.protocol.interbroker.stop_replica import (
@@ -36,7 +36,7 @@ from klog.replication.reading import DelayedFetch, Fetched, FetchEntry, SentBefo
 from klog.replication.replica_logs import Logs, delete_logs, is_of_another_topic, keep_as_stray
 from klog.replication.roles import Role, RoleChange, RoleListener
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 _NO_CONTROLLER: Final = -1
 
@@ -184,7 +184,7 @@ class ReplicaManager:
             if controller_epoch < self.controller_epoch:
                 return False
             if controller_epoch > self.controller_epoch:
-                logger.info("requests of controller epoch %d and later are obeyed", controller_epoch)
+                _log.info("requests of controller epoch %d and later are obeyed", controller_epoch)
             self.controller_epoch = controller_epoch
             return True
 
@@ -215,7 +215,7 @@ class ReplicaManager:
         changing: _Changing,
     ) -> ErrorCode:
         if not can_exist(key):
-            logger.error("the controller names a partition that cannot exist: %.300r", key)
+            _log.error("the controller names a partition that cannot exist: %.300r", key)
             return ErrorCode.INVALID_TOPIC_EXCEPTION
         if key in self.offline:
             return ErrorCode.KAFKA_STORAGE_ERROR
@@ -227,7 +227,7 @@ class ReplicaManager:
             # A log that has no topic id yet is given it, also by a request that changes nothing else.
             log = self._logs.get_or_create(key, topic_id, is_new=request.is_new and known is None)
         except (KlogError, OSError) as failed:
-            logger.error("%s has no log: %s", key, failed)
+            _log.error("%s has no log: %s", key, failed)
             if isinstance(failed, StorageError | OSError):
                 # It may be in a directory that failed before its content was known.
                 self._fail((key,), changing)
@@ -235,7 +235,7 @@ class ReplicaManager:
         partition = known or Partition(key, self._context, log, log.topic_id)
         has_new_id = topic_id is not None and partition.topic_id is None
         if not partition.identify(topic_id):
-            logger.error(
+            _log.error(
                 "%s belongs to another topic: its id is %s, not %s", log.directory, log.topic_id, topic_id
             )
             return ErrorCode.INCONSISTENT_TOPIC_ID
@@ -247,7 +247,7 @@ class ReplicaManager:
             return ErrorCode.NONE if is_repeated and has_new_id else ErrorCode.STALE_CONTROLLER_EPOCH
         if not self._may_lead(request.leader):
             # The epoch is not taken over: the request can be sent again, and then has an effect.
-            logger.error("%s: broker %d, which is to lead, is not known as alive", key, request.leader)
+            _log.error("%s: broker %d, which is to lead, is not known as alive", key, request.leader)
             if known is None:
                 changing.added[key] = partition
             return ErrorCode.NONE
@@ -255,7 +255,7 @@ class ReplicaManager:
         try:
             partition.apply(request)
         except (KlogError, OSError) as failed:
-            logger.error("%s cannot take its role: %s", key, failed)
+            _log.error("%s cannot take its role: %s", key, failed)
             if isinstance(failed, StorageError | OSError):
                 # Its log has failed: the log directory goes offline soon, with all others in it.
                 self._fail((key,), changing)
@@ -264,7 +264,7 @@ class ReplicaManager:
             changing.added[key] = partition
         self._stopped.discard(key)
         changing.changes.append(RoleChange(key, old, _role_of(partition.state), request.leader_epoch))
-        logger.info("%r", partition)
+        _log.info("%r", partition)
         return ErrorCode.NONE
 
     def _may_lead(self, leader: int) -> bool:
@@ -313,7 +313,7 @@ class ReplicaManager:
             deleted = [key for key in stopped if states[key].delete_partition]
             self._forget(deleted)
             for key, failed in delete_logs(self._logs, deleted, self._read_topic_ids).items():
-                logger.error("%s could not be deleted: %s", key, failed)
+                _log.error("%s could not be deleted: %s", key, failed)
                 errors[key] = ErrorCode.KAFKA_STORAGE_ERROR
             return ControlResponse(ErrorCode.NONE, self._with_offline(errors))
 

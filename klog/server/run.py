@@ -29,7 +29,7 @@ from klog.storage.log.manager_values import Progress
 if TYPE_CHECKING:
     from klog.server.metrics.broker import BrokerMetrics
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 _PROGRESS_EVERY: Final = 100
 _NO_THREAD: Final = "can't start new thread"
@@ -60,7 +60,7 @@ def run(launch: Launch, on_serving: Callable[[Broker], None] = lambda broker: No
     """
     configure_logging(as_json=launch.json_logs, quiet=launch.quiet)
     if (slow := slowness()) is not None:
-        logger.warning("%s", slow)
+        _log.warning("%s", slow)
     with ExitStack() as closing:
         options = launch.options
         if launch.read_only:
@@ -84,10 +84,10 @@ def _then(start: Callable[[], None], on_serving: Callable[[Broker], None]) -> Ca
 def _run(launch: Launch, config: BrokerConfig, on_serving: Callable[[Broker], None]) -> None:
     for name, nearest in config.unknown().items():
         hint = f", did you mean {nearest}?" if nearest else ""
-        logger.warning("unknown config %s is ignored%s", name, hint)
+        _log.warning("unknown config %s is ignored%s", name, hint)
     require_enforced(config)
     for name, what in without_effect(config).items():
-        logger.warning("%s has no effect: %s", name, what)
+        _log.warning("%s has no effect: %s", name, what)
     _raise_file_limit()
     stop = StopRequests()
     stop.listen()
@@ -104,7 +104,7 @@ def _run(launch: Launch, config: BrokerConfig, on_serving: Callable[[Broker], No
                 is_read_only=bool(launch.read_only),
             )
         except WaitCancelledError as cancelled:
-            logger.info("%s", cancelled)
+            _log.info("%s", cancelled)
             return
         except (OSError, MemoryError, RuntimeError) as error:
             # Errors of log directories have been handled before. This is the system's lack of descriptors or
@@ -121,9 +121,9 @@ def _run(launch: Launch, config: BrokerConfig, on_serving: Callable[[Broker], No
         on_serving(broker)
         stop.wait()
     if stop.fatal is not None:
-        logger.critical("%s", stop.fatal)
+        _log.critical("%s", stop.fatal)
         sys.exit(1)
-    logger.info("stopped cleanly")
+    _log.info("stopped cleanly")
 
 
 def _raise_file_limit() -> None:
@@ -146,13 +146,13 @@ def _serve_metrics(port: int, closing: ExitStack) -> BrokerMetrics:
     metrics = BrokerMetrics()
     server = MetricsServer(port, metrics.text)
     closing.callback(server.stop)
-    logger.info("metrics at http://127.0.0.1:%d/metrics", server.port)
+    _log.info("metrics at http://127.0.0.1:%d/metrics", server.port)
     return metrics
 
 
 def _log_progress(progress: Progress) -> None:
     if progress.recovered or progress.done % _PROGRESS_EVERY == 0 or progress.done == progress.total:
-        logger.info(
+        _log.info(
             "%s: %d of %d logs loaded%s",
             progress.directory,
             progress.done,
@@ -166,8 +166,8 @@ def _banner(broker: Broker) -> None:
         f"{each.host}:{each.port} ({each.listener})" for each in broker.registration().endpoints
     )
     directories = ", ".join(map(_relative_path, broker.logs.online))
-    logger.info("broker %d of cluster %s serves %s", *broker.identity, addresses)
-    logger.info("data in %s; Ctrl-C stops it", directories)
+    _log.info("broker %d of cluster %s serves %s", *broker.identity, addresses)
+    _log.info("data in %s; Ctrl-C stops it", directories)
 
 
 def _relative_path(path: str) -> str:

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from klog.client import admin
-from klog.client.admin import NewTopic, Outcome, Resource, ResourceType
+from klog.client.admin import NewTopic, Resource, ResourceType, TopicResult
 from klog.client.errors import ClientError, RefusedError
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.errors import ConnectionLostError
@@ -38,7 +38,7 @@ def test_topics_are_created_by_the_controller():
     world = FakeCluster(controlled(2))
     world.connections[B].answers = [created(ErrorCode.TOPIC_ALREADY_EXISTS, "it exists")]
     outcomes = admin.create_topics(world.client, [TOPIC], validate_only=False)
-    assert outcomes == [Outcome("t", ErrorCode.TOPIC_ALREADY_EXISTS, "it exists")]
+    assert outcomes == [TopicResult("t", ErrorCode.TOPIC_ALREADY_EXISTS, "it exists")]
     (request,) = world.connections[B].sent
     assert [(each.name, each.num_partitions) for each in request.topics] == [("t", 2)]
     assert not world.connections[A].sent
@@ -49,7 +49,7 @@ def test_a_former_controller_is_not_asked_twice():
     world.connections[A].answers = [created(ErrorCode.NOT_CONTROLLER)]
     world.connections[B].answers = [created()]
     assert admin.create_topics(world.client, [TOPIC], validate_only=False) == [
-        Outcome("t", ErrorCode.NONE, None)
+        TopicResult("t", ErrorCode.NONE, None)
     ]
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from klog.client.cluster import NO_LEADER
 from klog.client.errors import ClientError, RefusedError, UnknownTopicError
+from klog.formats.constants import NO_LEADER
 from klog.formats.names import TopicPartition
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.errors import ConnectFailedError, ConnectionLostError

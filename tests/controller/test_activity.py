@@ -6,7 +6,6 @@ from typing import get_args
 
 import pytest
 
-from klog.controller.elections import ElectionType
 from klog.controller.events import (
     AllocateProducerIds,
     AlterPartition,
@@ -29,6 +28,7 @@ from klog.controller.events import (
 from klog.controller.observer import ControllerState
 from klog.controller.runner import state_of
 from klog.metadata.control_requests import ControlResponse
+from klog.protocol.election_type import ElectionType
 from tests.control_requests import leader_and_isr, stop_replica, update_metadata
 
 

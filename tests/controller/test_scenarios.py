@@ -8,7 +8,6 @@ from typing import Any, NoReturn
 
 import pytest
 
-from klog.controller.elections import ElectionType
 from klog.controller.events import (
     AllocateProducerIds,
     AlterPartition,
@@ -41,6 +40,7 @@ from klog.metadata.values import (
     TopicAssignment,
     TopicIdPartition,
 )
+from klog.protocol.election_type import ElectionType
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.interbroker.leader_and_isr import LeaderAndIsrRequest
 from klog.protocol.interbroker.stop_replica import StopReplicaRequest

@@ -31,7 +31,7 @@ from tests.waiting import eventually
 
 COUNT = 800
 # A request that waits is not answered; the next one goes to another connection.
-PATIENCE_S = 0.01
+WAIT_S = 0.01
 KEPT = "kept"
 
 
@@ -112,7 +112,7 @@ class Sender:
             self._socket = socket.create_connection(("127.0.0.1", self._port))
         with suppress(OSError):
             self._socket.sendall(frame)
-            self._socket.settimeout(PATIENCE_S)
+            self._socket.settimeout(WAIT_S)
             if self._socket.recv(1 << 20):
                 return True
         self.close()

@@ -477,7 +477,7 @@ def test_a_block_is_allocated_before_the_last_one_is_used_up() -> None:
 def test_while_a_block_is_allocated_ids_come_from_the_last_one_and_then_from_none() -> None:
     blocks = iter([ProducerIdBlock(1, 0, 99), ProducerIdBlock(1, 500, 599)])
     tasks: list[Callable[[], None]] = []
-    ids = ProducerIds(allocating(lambda: next(blocks), tasks.append), patience_s=0)
+    ids = ProducerIds(allocating(lambda: next(blocks), tasks.append), wait_s=0)
     with pytest.raises(MetadataError, match="no producer id is ready"):
         ids.next_id()
     tasks.pop()()
@@ -517,7 +517,7 @@ def test_whoever_waits_gets_an_id_when_the_block_is_there() -> None:
         assert may_allocate.wait(60)
         return ProducerIdBlock(1, 0, 999)
 
-    ids = ProducerIds(allocating(allocate, started), patience_s=60)
+    ids = ProducerIds(allocating(allocate, started), wait_s=60)
     taken: list[int] = []
     waiting = [started(lambda: taken.append(ids.next_id())) for _ in range(5)]
     may_allocate.set()

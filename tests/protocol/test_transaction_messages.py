@@ -24,7 +24,7 @@ from klog.protocol.messages import (
 from klog.protocol.transaction_messages import (
     AddPartitions,
     EndTxn,
-    MarkerErrors,
+    MarkerErrorCodes,
     TxnMarker,
     read_add_partitions,
     read_end_txn,
@@ -235,5 +235,5 @@ def test_errors_of_markers_are_written_as_an_entity(
 ) -> None:
     written = write_written_markers(version, errors)
     assert encode_response(decode_response(ApiKey.WRITE_TXN_MARKERS, version, written)) == written
-    expected: MarkerErrors = {producer_id: dict(each) for producer_id, each in errors.items()}
+    expected: MarkerErrorCodes = {producer_id: dict(each) for producer_id, each in errors.items()}
     assert read_written_markers(version, written) == expected

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from klog.protocol.error_codes import ErrorCode
-from klog.replication.alter_partition import IsrAccepted, IsrProposal, Outcome, after_answer, proposal
+from klog.replication.alter_partition import IsrAccepted, IsrProposal, ProposalOutcome, after_answer, proposal
 from klog.replication.isr import IsrState
 from klog.replication.partition_state import Assignment, PartitionState
 
@@ -28,33 +28,36 @@ def test_a_leader_proposes_its_pending_isr() -> None:
 @pytest.mark.parametrize("partition_epoch", [7, 8])
 def test_an_accepted_proposal_is_the_isr_from_then_on(partition_epoch: int) -> None:
     after, outcome = after_answer(STATE, SENT, IsrAccepted(4, partition_epoch, (1, 2, 3)))
-    assert outcome is Outcome.COMMITTED
+    assert outcome is ProposalOutcome.COMMITTED
     assert after == replace(STATE, partition_epoch=partition_epoch, isr=IsrState((1, 2, 3)))
 
 
 @pytest.mark.parametrize("answer", [IsrAccepted(5, 8, (1, 2, 3)), IsrAccepted(4, 6, (1, 2, 3))])
 def test_an_answer_from_another_epoch_leaves_the_proposal_pending(answer: IsrAccepted) -> None:
-    assert after_answer(STATE, SENT, answer) == (STATE, Outcome.WAIT)
+    assert after_answer(STATE, SENT, answer) == (STATE, ProposalOutcome.WAIT)
 
 
 @pytest.mark.parametrize("error", [ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA])
 def test_a_proposal_that_was_not_tried_is_dropped(error: ErrorCode) -> None:
-    assert after_answer(STATE, SENT, error) == (replace(STATE, isr=IsrState((1, 2))), Outcome.ROLLED_BACK)
+    assert after_answer(STATE, SENT, error) == (
+        replace(STATE, isr=IsrState((1, 2))),
+        ProposalOutcome.ROLLED_BACK,
+    )
 
 
 @pytest.mark.parametrize(
     ("error", "outcome"),
     [
-        (ErrorCode.FENCED_LEADER_EPOCH, Outcome.WAIT),
-        (ErrorCode.INVALID_UPDATE_VERSION, Outcome.WAIT),
-        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, Outcome.WAIT),
-        (ErrorCode.UNKNOWN_TOPIC_ID, Outcome.WAIT),
-        (ErrorCode.INVALID_REQUEST, Outcome.WAIT),
-        (ErrorCode.NOT_CONTROLLER, Outcome.RETRY),
-        (ErrorCode.UNKNOWN_SERVER_ERROR, Outcome.RETRY),
+        (ErrorCode.FENCED_LEADER_EPOCH, ProposalOutcome.WAIT),
+        (ErrorCode.INVALID_UPDATE_VERSION, ProposalOutcome.WAIT),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ProposalOutcome.WAIT),
+        (ErrorCode.UNKNOWN_TOPIC_ID, ProposalOutcome.WAIT),
+        (ErrorCode.INVALID_REQUEST, ProposalOutcome.WAIT),
+        (ErrorCode.NOT_CONTROLLER, ProposalOutcome.RETRY),
+        (ErrorCode.UNKNOWN_SERVER_ERROR, ProposalOutcome.RETRY),
     ],
 )
-def test_other_errors_leave_the_proposal_pending(error: ErrorCode, outcome: Outcome) -> None:
+def test_other_errors_leave_the_proposal_pending(error: ErrorCode, outcome: ProposalOutcome) -> None:
     assert after_answer(STATE, SENT, error) == (STATE, outcome)
 
 
@@ -72,4 +75,4 @@ def test_other_errors_leave_the_proposal_pending(error: ErrorCode, outcome: Outc
 def test_an_answer_to_what_is_no_longer_proposed_changes_nothing(
     now: PartitionState, answer: IsrAccepted | ErrorCode
 ) -> None:
-    assert after_answer(now, SENT, answer) == (now, Outcome.IGNORED)
+    assert after_answer(now, SENT, answer) == (now, ProposalOutcome.IGNORED)

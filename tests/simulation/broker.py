@@ -39,7 +39,7 @@ from klog.server.logs.log_dir_moves import LogDirMoves
 from klog.server.logs.topic_reads import read_topic_ids
 from klog.server.peers.controller_channel import ToController
 from klog.server.startup.purgatories import Purgatories
-from klog.server.startup.routes import Collaborators
+from klog.server.startup.routes import HandlerServices
 from klog.storage.cleaner.cleaning import clean
 from klog.storage.log.manager_values import Progress
 from klog.storage.log.partition_log import PartitionLog
@@ -170,7 +170,7 @@ class SimulatedBroker:
             new_worker=self._new_worker,
         )
         self.coordinators = Coordinators(self, world.internal_partitions)
-        self.serving = Serving(self, self._collaborators())
+        self.serving = Serving(self, self._handler_services())
 
     def _clean(self) -> None:
         self.world.counts["cleanings"] += self.cleaner.clean_dirtiest()
@@ -178,9 +178,9 @@ class SimulatedBroker:
     def _new_worker(self, _name: str, work: Callable[[], float | None], *, retry_s: float) -> Any:
         return SimulatedWorker(self, work)
 
-    def _collaborators(self) -> Collaborators:
+    def _handler_services(self) -> HandlerServices:
         """What the handlers of the real broker work with."""
-        return Collaborators(
+        return HandlerServices(
             broker_id=self.broker_id,
             cluster_id="c1u5ter",
             store=self.session,

@@ -19,7 +19,7 @@ from klog.coordinator.transactions.coordinator import (
     TransactionCoordinator,
     TransactionSettings,
 )
-from klog.coordinator.transactions.end_waits import PATIENCE_MS, EndWaits
+from klog.coordinator.transactions.end_waits import WAIT_MS, EndWaits
 from klog.coordinator.transactions.requests import TransactionRequests
 from klog.coordinator.transactions.transaction_partition import TransactionServices
 from klog.coordinator.transactions.values import Producer, VerifyErrors
@@ -178,9 +178,9 @@ class Coordinators:
                 from_controller(
                     broker.to_controller, broker.broker_id, lambda: broker.epoch, REQUEST_TIMEOUT_MS
                 ),
-                patience_s=0,
+                wait_s=0,
             ).next_id,
-            waits=EndWaits(broker.timer, broker.clock_ms, PATIENCE_MS),
+            waits=EndWaits(broker.timer, broker.clock_ms, WAIT_MS),
             when_replicated=when_replicated(self.appends, TRANSACTION_STATE),
         )
         settings = TransactionSettings(

@@ -18,7 +18,7 @@ from klog.drivers.markers import MarkerRequest, MarkerRoutes, _MarkerDriver
 from klog.formats.constants import INT32_MAX
 from klog.formats.names import TopicPartition
 from klog.replication import isr_changes
-from klog.replication.alter_partition import IsrAccepted, Outcome
+from klog.replication.alter_partition import IsrAccepted, ProposalOutcome
 from klog.replication.isr import IsrState
 from klog.replication.isr_changes import IsrRequest
 from klog.replication.partition_state import PartitionState
@@ -65,11 +65,13 @@ def forgotten_time_of_a_control_request() -> Any:
     return patch.object(ControlDriver, "next_step", _next_step_without_a_time)
 
 
-def _apply_any_version(state: PartitionState, sent: Any, answer: Any) -> tuple[PartitionState, Outcome]:
+def _apply_any_version(
+    state: PartitionState, sent: Any, answer: Any
+) -> tuple[PartitionState, ProposalOutcome]:
     if not isinstance(answer, IsrAccepted):
         return _AFTER_ANSWER(state, sent, answer)
     committed = IsrState(answer.isr)
-    return replace(state, partition_epoch=answer.partition_epoch, isr=committed), Outcome.COMMITTED
+    return replace(state, partition_epoch=answer.partition_epoch, isr=committed), ProposalOutcome.COMMITTED
 
 
 def _answer_of_the_request_before(driver: IsrDriver, request: IsrRequest, answer: Any, now_ms: int) -> None:

@@ -6,7 +6,6 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from klog.controller.elections import ElectionType
 from klog.controller.events import (
     AlterReassignments,
     ControlledShutdown,
@@ -17,6 +16,7 @@ from klog.formats.names import TopicPartition
 from klog.metadata import configs, paths, topics
 from klog.metadata.errors import MetadataError
 from klog.protocol.apis import ApiKey
+from klog.protocol.election_type import ElectionType
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.messages import build, encode_request, request_class, request_struct
 from tests.simulation import schedule as faults

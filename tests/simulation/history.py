@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
 
-from klog.metadata.values import NO_LEADER, LeaderAndIsr
+from klog.formats.constants import NO_LEADER
+from klog.metadata.values import LeaderAndIsr
 from klog.replication.partition import Partition
 from klog.replication.partition_state import PartitionState
 from tests.simulation.log_content import LogContent, RecordId, key_of

@@ -12,7 +12,7 @@ from klog.server.network.dispatch import queue_answer, run_on, serve_frame, work
 from klog.server.network.outbound import Outbound
 from klog.server.network.request import Request
 from klog.server.network.settings import Listener
-from klog.server.startup.routes import Collaborators, routes
+from klog.server.startup.routes import HandlerServices, routes
 from tests.simulation.scheduler import stream
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Serving:
 
     memory = None
 
-    def __init__(self, broker: SimulatedBroker, parts: Collaborators) -> None:
+    def __init__(self, broker: SimulatedBroker, parts: HandlerServices) -> None:
         self._dispatcher = Dispatcher(routes(parts), parts.counters, parts.clock_ns)
         self._broker = broker
         self._random = stream(broker.world.schedule.seed, "serving", broker.broker_id, broker.world.starts)

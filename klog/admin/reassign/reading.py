@@ -11,8 +11,9 @@ from klog.admin.requests.log_dirs import LogDir, describe_log_dirs
 from klog.admin.requests.reassignments import list_reassignments
 from klog.admin.topic_selection import TopicSelection, select_topics
 from klog.admin.topics import Topic, find_topics
-from klog.client.cluster import NO_LEADER, Cluster
+from klog.client.cluster import Cluster
 from klog.client.errors import ClientError
+from klog.formats.constants import NO_LEADER
 from klog.formats.errors import KlogError
 from klog.formats.names import TopicPartition
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import IntEnum
 from typing import NamedTuple
 
 from klog.client.cluster import Cluster
@@ -12,16 +11,10 @@ from klog.client.errors import ClientError
 from klog.client.requests import accepted, by_partition, by_topic
 from klog.formats.names import TopicPartition
 from klog.protocol.apis import ApiKey
+from klog.protocol.election_type import ElectionType
 from klog.protocol.error_codes import ErrorCode, error_code
 
 _ANY_TYPE_FROM = 1
-
-
-class ElectionType(IntEnum):
-    """PREFERRED makes the first replica the leader. UNCLEAN takes replicas that are not in sync."""
-
-    PREFERRED = 0
-    UNCLEAN = 1
 
 
 class Elected(NamedTuple):

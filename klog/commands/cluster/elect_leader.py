@@ -22,9 +22,10 @@ from klog.formats.errors import UsageError
 from klog.formats.wording import first_of
 
 if TYPE_CHECKING:
-    from klog.admin.requests.elections import Elected, ElectionType
+    from klog.admin.requests.elections import Elected
     from klog.client.cluster import Cluster
     from klog.formats.names import TopicPartition
+    from klog.protocol.election_type import ElectionType
 
 _PANEL: Final = "As for kafka-leader-election"
 _NAMED: Final = 10
@@ -74,7 +75,8 @@ def elect_leader(
 
         klog elect-leader --election-type preferred --all-topic-partitions
     """
-    from klog.admin.requests.elections import ElectionType, elect_leaders
+    from klog.admin.requests.elections import elect_leaders
+    from klog.protocol.election_type import ElectionType
 
     kind = _kind(kafka, preferred=preferred, unclean=unclean)
     _check_one_way(kafka, partitions, all_=all_)
@@ -92,7 +94,7 @@ def elect_leader(
 
 
 def _kind(kafka: KafkaOptions, *, preferred: bool, unclean: bool) -> ElectionType:
-    from klog.admin.requests.elections import ElectionType
+    from klog.protocol.election_type import ElectionType
 
     if preferred + unclean + (kafka.election_type is not None) > 1:
         raise UsageError("--preferred, --unclean and --election-type exclude each other")

@@ -25,7 +25,7 @@ from klog.formats.errors import UsageError
 if TYPE_CHECKING:
     from klog.admin.topic_selection import TopicSelection
     from klog.admin.topics import Partition, Topic
-    from klog.client.admin import Outcome
+    from klog.client.admin import TopicResult
     from klog.client.cluster import Cluster
 
 app = tool_app(
@@ -349,7 +349,7 @@ def _selected(cluster: Cluster, selection: TopicSelection) -> list[str]:
     return [topic.name for topic in select_topics(cluster, selection)]
 
 
-def _report(outcomes: Sequence[Outcome], done: str, accepted: str) -> None:
+def _report(outcomes: Sequence[TopicResult], done: str, accepted: str) -> None:
     """Print the outcome of each topic on stderr; exit with 1 if one failed. `accepted` is no failure."""
     from klog.client.errors import RefusedError
     from klog.protocol.error_codes import ErrorCode

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from klog.config.topic import TopicConfig
-    from klog.storage.cleaner.offline import Judgement, OfflineDirectory, Outcome
+    from klog.storage.cleaner.offline import CleanedLog, CleaningPlan, OfflineDirectory
 
 T = TypeVar("T")
 
@@ -134,7 +134,7 @@ class _Run:
         self._rules = rules
         self._options = options
         self._now_ms = time.time_ns() // 1_000_000
-        self._due: list[tuple[OfflineDirectory, str, Judgement]] = []
+        self._due: list[tuple[OfflineDirectory, str, CleaningPlan]] = []
         self.failed = False
 
     def judge(self, log_directory: str, partitions: list[str]) -> None:
@@ -155,30 +155,28 @@ class _Run:
             what = "there is no clean shutdown marker: if the broker crashed, run `klog recover` first"
             print_note(f"{log_directory}: {what}")
         for partition in partitions:
-            judgement = self._attempt(partial(directory.judge, partition))
-            if judgement is None:
+            plan = self._attempt(partial(directory.judge, partition))
+            if plan is None:
                 continue
-            if judgement.changes:
-                self._due.append((directory, partition, judgement))
-            if shows or (not judgement.changes and not self._options.quiet):
-                self._report(partition, judgement, None)
+            if plan.changes:
+                self._due.append((directory, partition, plan))
+            if shows or (not plan.changes and not self._options.quiet):
+                self._report(partition, plan, None)
 
     def execute(self) -> None:
         if not self._due:
             return
-        if not confirmed(_question([judgement for _, _, judgement in self._due]), yes=self._options.yes):
+        if not confirmed(_question([plan for _, _, plan in self._due]), yes=self._options.yes):
             self.failed = True
             return
         # Compaction reads the dirty part twice.
-        total = sum(
-            2 * judgement.dirty.cleanable_bytes for _, _, judgement in self._due if judgement.compacts
-        )
+        total = sum(2 * plan.dirty.cleanable_bytes for _, _, plan in self._due if plan.compacts)
         note_slowness(total, quiet=self._options.quiet)
         with progress("Compacting", total, quiet=self._options.quiet) as advance:
-            for directory, partition, judgement in self._due:
-                outcome = self._attempt(partial(directory.carry_out, partition, judgement, advance))
+            for directory, partition, plan in self._due:
+                outcome = self._attempt(partial(directory.carry_out, partition, plan, advance))
                 if outcome is not None:
-                    self._report(partition, judgement, outcome)
+                    self._report(partition, plan, outcome)
 
     def _attempt(self, do: Callable[[], T]) -> T | None:
         try:
@@ -188,25 +186,25 @@ class _Run:
             print_error(error)
             return None
 
-    def _report(self, partition: str, judgement: Judgement, outcome: Outcome | None) -> None:
+    def _report(self, partition: str, plan: CleaningPlan, outcome: CleanedLog | None) -> None:
         if self._options.as_json:
-            word = "status" if self._options.status else "unchanged" if not judgement.changes else "planned"
-            values = _as_json(partition, judgement, outcome, "cleaned" if outcome is not None else word)
+            word = "status" if self._options.status else "unchanged" if not plan.changes else "planned"
+            values = _as_json(partition, plan, outcome, "cleaned" if outcome is not None else word)
             print(json.dumps(values))  # noqa: T201
             return
-        lines = [_headline(partition, judgement)]
-        lines += _plan_lines(judgement) if outcome is None else _outcome_lines(judgement, outcome)
+        lines = [_headline(partition, plan)]
+        lines += _plan_lines(plan) if outcome is None else _outcome_lines(plan, outcome)
         print_line(lines[0])
         for line in lines[1:]:
             print_line(f"  {line}")
 
 
-def _question(due: list[Judgement]) -> str:
-    compact = [judgement for judgement in due if judgement.compacts]
-    deletable = [segment for judgement in due for segment in judgement.deletable]
+def _question(due: list[CleaningPlan]) -> str:
+    compact = [plan for plan in due if plan.compacts]
+    deletable = [segment for plan in due for segment in plan.deletable]
     parts = []
     if compact:
-        size = human_bytes(sum(judgement.dirty.cleanable_bytes for judgement in compact))
+        size = human_bytes(sum(plan.dirty.cleanable_bytes for plan in compact))
         parts.append(f"Compact {count_of(len(compact), 'log')} ({size} dirty)")
     if deletable:
         size = human_bytes(sum(segment.size_bytes for segment in deletable))
@@ -214,35 +212,35 @@ def _question(due: list[Judgement]) -> str:
     return f"{' and '.join(parts)}?"
 
 
-def _headline(partition: str, judgement: Judgement) -> str:
-    view, dirty = judgement.log.view, judgement.dirty
+def _headline(partition: str, plan: CleaningPlan) -> str:
+    view, dirty = plan.log.view, plan.dirty
     clean, dirty_size = human_bytes(dirty.clean_bytes), human_bytes(dirty.cleanable_bytes)
     return (
         f"{partition}: {human_bytes(view.size_bytes)} in {count_of(len(view.segments), 'segment')}, "
         f"offsets {view.log_start_offset} to {view.log_end_offset}, "
         f"clean {clean}, dirty {dirty_size} ({dirty.ratio:.1%}) "
         f"from offset {dirty.first_dirty_offset} to {dirty.first_uncleanable_offset}, "
-        f"then {human_bytes(_uncleanable_bytes(judgement))} held back by {dirty.limit}"
+        f"then {human_bytes(_uncleanable_bytes(plan))} held back by {dirty.limit}"
     )
 
 
-def _uncleanable_bytes(judgement: Judgement) -> int:
-    limit = judgement.dirty.first_uncleanable_offset
-    return sum(one.size_bytes for one in judgement.log.view.segments if one.base_offset >= limit)
+def _uncleanable_bytes(plan: CleaningPlan) -> int:
+    limit = plan.dirty.first_uncleanable_offset
+    return sum(one.size_bytes for one in plan.log.view.segments if one.base_offset >= limit)
 
 
-def _plan_lines(judgement: Judgement) -> list[str]:
-    reason = judgement.dirty.reason
+def _plan_lines(plan: CleaningPlan) -> list[str]:
+    reason = plan.dirty.reason
     lines = ["to be compacted" if reason is None else f"not compacted: {reason}"]
-    if judgement.dirty.overdue:
-        lines.append(f"max.compaction.lag.ms is exceeded by {judgement.dirty.compaction_delay_ms} ms")
-    if judgement.deletable:
-        size = human_bytes(sum(segment.size_bytes for segment in judgement.deletable))
-        lines.append(f"retention deletes {count_of(len(judgement.deletable), 'segment')} ({size})")
+    if plan.dirty.overdue:
+        lines.append(f"max.compaction.lag.ms is exceeded by {plan.dirty.compaction_delay_ms} ms")
+    if plan.deletable:
+        size = human_bytes(sum(segment.size_bytes for segment in plan.deletable))
+        lines.append(f"retention deletes {count_of(len(plan.deletable), 'segment')} ({size})")
     return lines
 
 
-def _outcome_lines(judgement: Judgement, outcome: Outcome) -> list[str]:
+def _outcome_lines(plan: CleaningPlan, outcome: CleanedLog) -> list[str]:
     lines = []
     if outcome.cleaned is not None:
         stats = outcome.cleaned.stats
@@ -253,7 +251,7 @@ def _outcome_lines(judgement: Judgement, outcome: Outcome) -> list[str]:
         )
         if stats.invalid_records:
             lines.append(f"{count_of(stats.invalid_records, 'record')} without a key dropped")
-        if outcome.cleaned.end_offset < judgement.dirty.first_uncleanable_offset:
+        if outcome.cleaned.end_offset < plan.dirty.first_uncleanable_offset:
             lines.append("not all keys fit in the dedupe buffer: run the command again for the rest")
     if outcome.deleted:
         size = human_bytes(sum(segment.size_bytes for segment in outcome.deleted))
@@ -261,8 +259,8 @@ def _outcome_lines(judgement: Judgement, outcome: Outcome) -> list[str]:
     return [*lines, f"now {human_bytes(outcome.size_bytes)}"]
 
 
-def _as_json(partition: str, judgement: Judgement, outcome: Outcome | None, word: str) -> dict[str, object]:
-    view, dirty = judgement.log.view, judgement.dirty
+def _as_json(partition: str, plan: CleaningPlan, outcome: CleanedLog | None, word: str) -> dict[str, object]:
+    view, dirty = plan.log.view, plan.dirty
     values: dict[str, object] = {
         "partitionDirectory": partition,
         "topic": view.partition.topic,
@@ -270,13 +268,13 @@ def _as_json(partition: str, judgement: Judgement, outcome: Outcome | None, word
         "outcome": word,
         "logStartOffset": view.log_start_offset,
         "logEndOffset": view.log_end_offset,
-        "highWatermark": judgement.high_watermark,
+        "highWatermark": plan.high_watermark,
         "lastStableOffset": view.last_stable_offset,
         "segments": len(view.segments),
         "sizeInBytes": view.size_bytes,
         "cleanBytes": dirty.clean_bytes,
         "cleanableBytes": dirty.cleanable_bytes,
-        "uncleanableBytes": _uncleanable_bytes(judgement),
+        "uncleanableBytes": _uncleanable_bytes(plan),
         "dirtyRatio": dirty.ratio,
         "firstDirtyOffset": dirty.first_dirty_offset,
         "firstUncleanableOffset": dirty.first_uncleanable_offset,
@@ -284,8 +282,8 @@ def _as_json(partition: str, judgement: Judgement, outcome: Outcome | None, word
         "compactionDelayMs": dirty.compaction_delay_ms,
         "cleanable": dirty.reason is None,
         "reason": None if dirty.reason is None else str(dirty.reason),
-        "deletableSegments": [segment.base_offset for segment in judgement.deletable],
-        "deletableBytes": sum(segment.size_bytes for segment in judgement.deletable),
+        "deletableSegments": [segment.base_offset for segment in plan.deletable],
+        "deletableBytes": sum(segment.size_bytes for segment in plan.deletable),
     }
     if outcome is not None:
         values["cleaned"] = None if outcome.cleaned is None else _stats(outcome)
@@ -294,7 +292,7 @@ def _as_json(partition: str, judgement: Judgement, outcome: Outcome | None, word
     return values
 
 
-def _stats(outcome: Outcome) -> dict[str, object]:
+def _stats(outcome: CleanedLog) -> dict[str, object]:
     if outcome.cleaned is None:
         return {}
     end_offset, stats = outcome.cleaned

@@ -19,6 +19,7 @@ from klog.commands.shared.messages import print_error, print_line
 from klog.commands.shared.option_sets import flag, optional
 from klog.commands.shared.terminal import confirmed, count_of, note_slowness, progress
 from klog.formats.errors import KlogError, UsageError
+from klog.jobs.cores import available_cores
 
 if TYPE_CHECKING:
     from klog.convert.finishing import PartitionOutcome
@@ -245,7 +246,7 @@ class _Run:
         from klog.convert.run_convert import Pool
 
         if self._start_runner is None:
-            yield Pool(self._running.jobs or _cores())
+            yield Pool(self._running.jobs or available_cores())
             return
         with self._start_runner() as runner:
             yield runner
@@ -334,8 +335,3 @@ def _estimate_values(found: Estimate, after: int) -> dict[str, object]:
         "sampledBatchesConverted": found.batches_written,
         "estimatedBytes": after,
     }
-
-
-def _cores() -> int:
-    """Cores that this process may use: a container often has fewer than the machine."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -26,11 +26,12 @@ from klog.commands.offline.exporting.options import (
 )
 from klog.commands.offline.outputs import check_output_directory, check_output_file
 from klog.commands.shared.messages import print_line, print_report
-from klog.commands.shared.terminal import Progress, note_slowness, progress
+from klog.commands.shared.terminal import Progress, count_of, note_slowness, progress
 from klog.export.decoders.decoding import Encoding, RequestedDecoding
 from klog.export.layout import parse_partition_by
 from klog.export.writers import compression_of
 from klog.formats.optional import require_pyarrow
+from klog.jobs.cores import available_cores
 from klog.replicas.files import is_remote, local_path
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def export(
 
     if run.report is not None:
         check_output_file(run.report, _local_paths(job), force=run.force, may_replace=is_report)
-    how = RunOptions(run.jobs or _cores(), resume=run.resume, verify=run.verify)
+    how = RunOptions(run.jobs or available_cores(), resume=run.resume, verify=run.verify)
     _run(job, how, report=run.report, quiet=run.quiet, start_runner=context.obj)
 
 
@@ -170,11 +171,6 @@ def _show_plan(job: ExportJob) -> None:
         raise typer.Exit(1)
 
 
-def _cores() -> int:
-    """Cores that this process may use: a container often has fewer than the machine."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 class _ProgressBars:
     """A progress bar for each stage of a job, on a terminal."""
 
@@ -191,12 +187,11 @@ class _ProgressBars:
 
     def planned(self, plan: Plan, pending_bytes: int, what: str) -> None:
         """A stage of the job begins."""
-        from klog.commands.offline.exporting.report_text import counted
 
         if self._advance is None:
             note_slowness(pending_bytes, quiet=self._quiet)
         self._stack.close()
-        title = f"{what} {counted(len(plan.partitions), 'partition')}"
+        title = f"{what} {count_of(len(plan.partitions), 'partition')}"
         self._advance = self._stack.enter_context(progress(title, pending_bytes, quiet=self._quiet))
 
     def advanced(self, size_bytes: int) -> None:

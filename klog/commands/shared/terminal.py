@@ -89,5 +89,5 @@ def confirmed(question: str, *, yes: bool) -> bool:
 
 
 def count_of(number: int, noun: str) -> str:
-    """A number with its noun: `1 segment`, `2 segments`."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    """A number with its noun: `1 segment`, `2,000 segments`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from klog.coordinator.groups.coordinator import GroupCoordinator
 from klog.coordinator.groups.services import Wait
-from klog.coordinator.groups.values import Key
+from klog.formats.names import PartitionKey
 from klog.protocol.commit_run import CommitRun
 from klog.protocol.error_codes import ErrorCode
 
@@ -22,7 +22,7 @@ class GroupCommits:
         self._coordinator = coordinator
         self._max_metadata_bytes = coordinator.settings.max_metadata_bytes
 
-    def take(self, run: CommitRun, keys: Sequence[Key]) -> Wait | bool:
+    def take(self, run: CommitRun, keys: Sequence[PartitionKey]) -> Wait | bool:
         """As `GroupPartition.commit_run`, for the partition of the run's group."""
         if run.largest_metadata_bytes > self._max_metadata_bytes:
             return False

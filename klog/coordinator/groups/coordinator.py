@@ -13,9 +13,9 @@ from typing import Final
 from klog.coordinator.groups.group_partition import GroupPartition
 from klog.coordinator.groups.loading import load_groups
 from klog.coordinator.groups.services import GroupServices
-from klog.coordinator.groups.values import Key
 from klog.coordinator.runtime.ownership import Loader, OwnedTopic, Ownership
 from klog.coordinator.runtime.partitioning import partition_of
+from klog.formats.names import PartitionKey
 from klog.protocol.error_codes import ErrorCode
 from klog.storage.log.partition_log import PartitionLog
 
@@ -117,7 +117,7 @@ class GroupCoordinator:
         for partition in self.owned():
             partition.remove_expired(self.settings.retention_ms)
 
-    def partitions_deleted(self, keys: Iterable[Key]) -> None:
+    def partitions_deleted(self, keys: Iterable[PartitionKey]) -> None:
         """Forget the offsets of partitions that no longer exist."""
         gone = list(keys)
         for partition in self.owned():

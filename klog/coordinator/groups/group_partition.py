@@ -28,17 +28,17 @@ from klog.coordinator.groups.values import (
     CommittedOffset,
     GroupState,
     Identity,
-    Key,
     Now,
 )
 from klog.coordinator.groups.writing import commit_error, consumer_error, group_error
 from klog.coordinator.runtime.tasks import OrderedEffects
 from klog.formats.errors import FormatError
+from klog.formats.names import PartitionKey
 from klog.protocol.commit_run import CommitRun
 from klog.protocol.error_codes import ErrorCode
 from klog.replication.internal_append import Appended, WrittenRun
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 _INSTALLED_AT_ONCE: Final = 8
 _NOT_TAKEN: Final = None, None
@@ -170,7 +170,7 @@ class GroupPartition(OrderedEffects):
             else:
                 batch = writer.consumer_group(group_id, wanted.records, now_ms)
         except FormatError as refused:
-            logger.error("group %r cannot be written: %s", group_id, refused)
+            _log.error("group %r cannot be written: %s", group_id, refused)
             done(Appended(ErrorCode.UNKNOWN_SERVER_ERROR))
             return
         self._append(batch, done, self._services.commit_acks)
@@ -181,7 +181,7 @@ class GroupPartition(OrderedEffects):
         )
 
     def _log_failure(self, group_id: str, error: ErrorCode) -> None:
-        logger.warning(
+        _log.warning(
             "group %r: records could not be written to __consumer_offsets-%d: %s",
             group_id,
             self.number,
@@ -239,14 +239,14 @@ class GroupPartition(OrderedEffects):
                 now_ms = self.now().wall_ms
                 batch = self._services.writer.commits(group_id, commits, now_ms, within.producer)
             except FormatError as refused:
-                logger.error("offsets of group %r cannot be written: %s", group_id, refused)
+                _log.error("offsets of group %r cannot be written: %s", group_id, refused)
                 done(Appended(ErrorCode.UNKNOWN_SERVER_ERROR))
                 return
             self._append(batch, done, self._services.commit_acks, within.guard)
 
         self._tasks.put(write)
 
-    def commit_run(self, run: CommitRun, group_id: str, keys: Sequence[Key]) -> Wait | bool:
+    def commit_run(self, run: CommitRun, group_id: str, keys: Sequence[PartitionKey]) -> Wait | bool:
         """Take the commits of a run, if they can be written at once; `keys` are theirs.
 
         True if the offsets are committed, a function that waits for that if they are written, False if
@@ -266,7 +266,7 @@ class GroupPartition(OrderedEffects):
         return True if wait is None else wait
 
     def _commit_run(
-        self, run: CommitRun, group_id: str, keys: Sequence[Key]
+        self, run: CommitRun, group_id: str, keys: Sequence[PartitionKey]
     ) -> tuple[WrittenRun | None, Wait | None]:
         entry = self.entries.get(group_id)
         # What was decided before is written before.
@@ -300,7 +300,7 @@ class GroupPartition(OrderedEffects):
 
         return written, wait
 
-    def put_removals(self, entry: GroupEntry, keys: Iterable[Key], *, with_group: bool) -> None:
+    def put_removals(self, entry: GroupEntry, keys: Iterable[PartitionKey], *, with_group: bool) -> None:
         """Let tombstones be written when the lock is left.
 
         A failure is only logged: the offsets are forgotten here, and are back after the next load.
@@ -340,22 +340,22 @@ class GroupPartition(OrderedEffects):
             for entry in list(self.entries.values()):
                 removed = list(entry.offsets.remove_expired(entry.group.view(), now_ms, retention_ms))
                 self._services.counts.expirations += len(removed)
-                self._bury(entry, removed)
+                self._write_tombstones(entry, removed)
 
-    def remove_offsets(self, keys: Iterable[Key]) -> None:
+    def remove_offsets(self, keys: Iterable[PartitionKey]) -> None:
         """Forget the offsets of these partitions in all groups."""
         gone = list(keys)
         with self.lock():
             for entry in list(self.entries.values()):
-                self._bury(entry, entry.offsets.remove(gone))
+                self._write_tombstones(entry, entry.offsets.remove(gone))
 
-    def remove_committed(self, entry: GroupEntry, keys: Iterable[Key]) -> None:
+    def remove_committed(self, entry: GroupEntry, keys: Iterable[PartitionKey]) -> None:
         """Forget these offsets of one group. The caller holds the lock."""
         removed = list(entry.offsets.remove(keys))
         self._services.counts.deletions += len(removed)
-        self._bury(entry, removed)
+        self._write_tombstones(entry, removed)
 
-    def _bury(self, entry: GroupEntry, removed: Iterable[Key]) -> None:
+    def _write_tombstones(self, entry: GroupEntry, removed: Iterable[PartitionKey]) -> None:
         """Write the tombstones of offsets, and of the group if it has nothing left."""
         keys = list(removed)
         dead = self.remove_if_dead(entry)

@@ -31,7 +31,7 @@ from klog.kernel.columns import BatchTable, RecordTable
 from klog.storage.cleaner.decoding import control_type, decode_one, decode_plain
 from klog.storage.log.partition_log import PartitionLog
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 _READ_BYTES: Final = 32 * 1024
 # How many offsets are loaded between two pauses. They take less than 0.1 ms: requests of others wait while a
@@ -107,7 +107,7 @@ class GroupReader:
             try:
                 self._add_record(payload, number, base_offset, transaction)
             except FormatError as error:
-                logger.warning(
+                _log.warning(
                     "%s: the record at offset %d is not loaded: %s", self._name, offsets[number], error
                 )
             number += 1

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from klog.coordinator.groups.record_versions import NEWEST_VALUE_VERSION
-from klog.coordinator.groups.values import NO_LEADER_EPOCH, NO_TIMESTAMP, CommittedOffset, Key
+from klog.coordinator.groups.values import NO_LEADER_EPOCH, NO_TIMESTAMP, CommittedOffset
 from klog.coordinator.runtime.record_fields import FieldReader, write_bytes, write_string
+from klog.formats.names import PartitionKey
 from klog.formats.packed import INT16, INT32, INT64
 
 _GROUP_KEY_TYPE: Final = 2
@@ -62,7 +63,7 @@ class RecordKey(NamedTuple):
     """The key of a record: a group's, or with `partition` that of an offset which the group has committed."""
 
     group_id: str
-    partition: Key | None = None
+    partition: PartitionKey | None = None
 
 
 # -- writing -------------------------------------------------------------------------------------------------
@@ -73,7 +74,7 @@ def group_key(group_id: str) -> bytes:
     return INT16.pack(_GROUP_KEY_TYPE) + write_string(group_id)
 
 
-def offset_key(group_id: str, partition: Key) -> bytes:
+def offset_key(group_id: str, partition: PartitionKey) -> bytes:
     """The key of a committed offset. Raises `FormatError` if a name is too long."""
     topic, number = partition
     return INT16.pack(_COMMIT_KEY_TYPE) + write_string(group_id) + write_string(topic) + INT32.pack(number)

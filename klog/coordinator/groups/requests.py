@@ -27,19 +27,19 @@ from klog.coordinator.groups.values import (
     Identity,
     JoinRequest,
     JoinResult,
-    Key,
     LeavingMember,
     ListedGroup,
     SyncRequest,
     SyncResult,
 )
+from klog.formats.names import PartitionKey
 from klog.protocol.error_codes import ErrorCode
 
 _UTF16: Final = "utf-16-le"
 
 NOBODY: Final = Identity()
 
-CommitErrors = Mapping[Key, ErrorCode]
+CommitErrors = Mapping[PartitionKey, ErrorCode]
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ class GroupRequests:
         self,
         group_id: str,
         identity: Identity,
-        commits: Mapping[Key, CommittedOffset],
+        commits: Mapping[PartitionKey, CommittedOffset],
         reply: Callable[[CommitErrors], None],
     ) -> None:
         """OffsetCommit: `reply` gets the error of each partition when the offsets are replicated."""
@@ -171,7 +171,7 @@ class GroupRequests:
     def store(
         self,
         owner: GroupPartition,
-        commits: Mapping[Key, CommittedOffset],
+        commits: Mapping[PartitionKey, CommittedOffset],
         reply: Callable[[CommitErrors], None],
         put: Callable[[Commits, Callable[[ErrorCode], None]], None],
     ) -> None:
@@ -193,11 +193,11 @@ class GroupRequests:
     def fetch_offsets(
         self,
         group_id: str,
-        keys: Collection[Key] | None,
+        keys: Collection[PartitionKey] | None,
         *,
         require_stable: bool,
         member: Identity = NOBODY,
-    ) -> tuple[ErrorCode, Mapping[Key, FetchedOffset]]:
+    ) -> tuple[ErrorCode, Mapping[PartitionKey, FetchedOffset]]:
         """OffsetFetch: the error of the group, or its offsets for these partitions (None: for all).
 
         If a member of a consumer group says who it is, it must be up to date.
@@ -257,8 +257,8 @@ class GroupRequests:
             return ErrorCode.NONE
 
     def delete_offsets(
-        self, group_id: str, keys: Collection[Key]
-    ) -> tuple[ErrorCode, Mapping[Key, ErrorCode]]:
+        self, group_id: str, keys: Collection[PartitionKey]
+    ) -> tuple[ErrorCode, Mapping[PartitionKey, ErrorCode]]:
         """OffsetDelete: the error of the group, or that of each partition."""
         owner = self.owner(group_id)
         if isinstance(owner, ErrorCode):

@@ -13,9 +13,10 @@ from typing import Protocol
 from klog.coordinator.groups.group_partition import GroupPartition
 from klog.coordinator.groups.requests import CommitErrors, GroupRequests
 from klog.coordinator.groups.services import Transactional
-from klog.coordinator.groups.values import CommittedOffset, Identity, Key
+from klog.coordinator.groups.values import CommittedOffset, Identity
 from klog.coordinator.groups.writing import commit_error
 from klog.coordinator.transactions.values import NO_PRODUCER_ID, Producer
+from klog.formats.names import PartitionKey
 from klog.protocol.error_codes import ErrorCode
 
 OnVerified = Callable[[ErrorCode, object | None], None]
@@ -39,7 +40,7 @@ class TransactionalCommit:
     identity: Identity
     transactional_id: str
     producer: Producer
-    commits: Mapping[Key, CommittedOffset]
+    commits: Mapping[PartitionKey, CommittedOffset]
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,8 +27,6 @@ EPOCHS_FROM: Final = 9
 CLASSIC_KIND: Final = "classic"
 CONSUMER_KIND: Final = "consumer"
 
-Key = tuple[str, int]
-"""A topic and a partition."""
 
 Protocols = tuple[tuple[str, bytes], ...]
 """Names of assignors with a member's metadata for each, in the order that the member prefers."""

@@ -19,9 +19,9 @@ from klog.coordinator.groups.records import (
     offset_key,
     offset_value,
 )
-from klog.coordinator.groups.values import Key
 from klog.coordinator.transactions.values import NO_PRODUCER, Producer
 from klog.formats import compression
+from klog.formats.names import PartitionKey
 from klog.kernel.batch_builder import BatchFields, RecordData, build_batch
 from klog.protocol.error_codes import ErrorCode
 
@@ -115,7 +115,7 @@ class Writer:
         return self._batch(written, now_ms, COMMIT_SEQUENCE)
 
     def removals(
-        self, group_id: str, keys: Iterable[Key], now_ms: int, group_keys: Iterable[bytes] = ()
+        self, group_id: str, keys: Iterable[PartitionKey], now_ms: int, group_keys: Iterable[bytes] = ()
     ) -> bytearray | None:
         """Tombstones for offsets, and for records of the group; None if there is nothing to remove."""
         removed = [*(offset_key(group_id, key) for key in keys), *group_keys]

@@ -20,7 +20,7 @@ from klog.kernel import kernel
 from klog.kernel.columns import BatchTable
 from klog.storage.log.partition_log import PartitionLog
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 class BatchReader(Protocol):
@@ -62,14 +62,14 @@ def read_log(
                 return False
             after = _read_chunk(log, reader, offset, end_offset, buffer_bytes, add_plain)
             if after == offset:
-                logger.error(
+                _log.error(
                     "%s: the records from %d on are not loaded: none can be read", log.partition, offset
                 )
                 break
             offset = after
             pause()
     except (KlogError, OSError) as error:
-        logger.error("%s could not be read to its end: %s", log.partition, error)
+        _log.error("%s could not be read to its end: %s", log.partition, error)
     return True
 
 
@@ -101,7 +101,7 @@ def _read_chunk(
             reader.add_batch(data, table, row)
         except FormatError as error:
             first, last = table.base_offset[row], table.last_offset[row]
-            logger.warning("%s: the records %d to %d are not loaded: %s", log.partition, first, last, error)
+            _log.warning("%s: the records %d to %d are not loaded: %s", log.partition, first, last, error)
         row += 1
     return table.last_offset[len(table) - 1] + 1 if len(table) else offset
 

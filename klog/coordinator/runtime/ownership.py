@@ -22,7 +22,7 @@ from typing import Generic, Protocol, TypeAlias, TypeVar
 from klog.protocol.error_codes import ErrorCode
 from klog.replication.roles import Role, RoleChange
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 class OwnedPartition(Protocol):
@@ -214,7 +214,7 @@ class Ownership(Generic[P]):
             try:
                 start = self._topic.read(number, epoch, lambda: self._wants(number, epoch))
             except Exception:
-                logger.exception("%s-%d is not loaded", self._topic.topic, number)
+                _log.exception("%s-%d is not loaded", self._topic.topic, number)
         if start is None:
             self._take(number, epoch, None)
             return
@@ -238,7 +238,7 @@ class Ownership(Generic[P]):
             # Nobody knows the partition yet. Its timers may fire before, which does no harm.
             partition = start()
         except Exception:
-            logger.exception("%s-%d is not loaded", self._topic.topic, number)
+            _log.exception("%s-%d is not loaded", self._topic.topic, number)
         self.load_times.add((self._clock_s() - begun_s) * 1000)
         self._take(number, epoch, partition)
 
@@ -280,7 +280,7 @@ class Ownership(Generic[P]):
     def _report(self, partition: P, message: str, *numbers: int) -> None:
         # Most of the 50 partitions of a small cluster hold nothing: they are not worth a line.
         level = logging.INFO if len(partition) else logging.DEBUG
-        logger.log(level, message, len(partition), self._topic.what, self._topic.topic, *numbers)
+        _log.log(level, message, len(partition), self._topic.what, self._topic.topic, *numbers)
 
     def stop(self) -> None:
         """Forget all partitions; requests are answered COORDINATOR_NOT_AVAILABLE from now on."""

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 Task = Callable[[], object]
 
@@ -63,7 +63,7 @@ class TaskQueue:
                 task()
             except Exception:
                 # The others must not wait for ever because of a defect in one.
-                logger.exception("a coordinator's task failed")
+                _log.exception("a coordinator's task failed")
 
 
 class _Held:

@@ -3,7 +3,7 @@
 A producer may begin its next transaction when the last one is decided, which is before its markers are
 written. Kafka answers its AddPartitionsToTxn with CONCURRENT_TRANSACTIONS, and clients try again after 20 ms.
 The markers are written far sooner, so such a request waits here for them. If they take longer than
-`patience_ms` it is answered as by Kafka.
+`wait_ms` it is answered as by Kafka.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from klog.replication.purgatory import Timer
 from klog.replication.timing_wheel import TimedCall
 
 # Clients wait for as long before they try again.
-PATIENCE_MS: Final = 20
+WAIT_MS: Final = 20
 
 Go = Callable[[], object]
 
@@ -25,13 +25,13 @@ Go = Callable[[], object]
 class EndWaits:
     """The requests of all transactional ids. Safe for threads; each is let go exactly once.
 
-    A request waits for `patience_ms` to twice that: so one timer serves all. With 0 nothing waits.
+    A request waits for `wait_ms` to twice that: so one timer serves all. With 0 nothing waits.
     """
 
-    def __init__(self, timer: Timer, timer_ms: Callable[[], int], patience_ms: int) -> None:
+    def __init__(self, timer: Timer, timer_ms: Callable[[], int], wait_ms: int) -> None:
         self._timer = timer
         self._timer_ms = timer_ms
-        self._patience_ms = patience_ms
+        self._wait_ms = wait_ms
         self._lock = threading.Lock()
         # Those that came after the timer was started last, and those that came before.
         self._newer: dict[Transaction, list[Go]] = {}
@@ -47,7 +47,7 @@ class EndWaits:
 
         `go` is called from any thread, without a lock.
         """
-        if not self._patience_ms:
+        if not self._wait_ms:
             return False
         with self._lock:
             self._newer.setdefault(transaction, []).append(go)
@@ -66,7 +66,7 @@ class EndWaits:
             go()
 
     def _start_timer(self) -> None:
-        self._timer.add(TimedCall(self._timer_ms() + self._patience_ms, self._due))
+        self._timer.add(TimedCall(self._timer_ms() + self._wait_ms, self._due))
 
     def _due(self) -> None:
         with self._lock:

@@ -23,7 +23,7 @@ from klog.kernel.columns import BatchTable, RecordTable
 from klog.storage.cleaner.decoding import decode_one, decode_plain
 from klog.storage.log.partition_log import PartitionLog
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 # What is loaded between two pauses. It takes less than 1 ms.
 _READ_BYTES: Final = 16 * 1024
@@ -64,7 +64,7 @@ class TransactionReader:
                     span_of(payload, records.value_start[number], records.value_size[number]),
                 )
             except FormatError as error:
-                logger.warning("%s: the record at offset %d is not loaded: %s", self._name, offset, error)
+                _log.warning("%s: the record at offset %d is not loaded: %s", self._name, offset, error)
 
     def _add_record(self, key: bytes | None, value: bytes | None) -> None:
         if key is None:

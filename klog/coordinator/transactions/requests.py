@@ -28,7 +28,7 @@ from klog.formats.names import TopicPartition
 from klog.metadata.errors import MetadataError
 from klog.protocol.error_codes import ErrorCode
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 _FIRST_EPOCH: Final = 0
 _STATE_NAMES: Final = frozenset(state.title for state in TransactionState)
@@ -112,7 +112,7 @@ class TransactionRequests:
         try:
             return self.coordinator.services.next_producer_id()
         except MetadataError as error:
-            logger.debug("no producer id can be given: %s", error)  # clients ask often
+            _log.debug("no producer id can be given: %s", error)  # clients ask often
             return None
 
     # -- transactions ----------------------------------------------------------------------------------------

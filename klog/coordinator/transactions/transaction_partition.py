@@ -37,7 +37,7 @@ from klog.replication.purgatory import Timer
 from klog.replication.timing_wheel import TimedCall
 from klog.storage.log.built_batch import BuiltBatch
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 # How long to wait before a transaction's end is written again.
 RETRY_MS: Final = 100
@@ -155,7 +155,7 @@ class TransactionPartition(OrderedEffects):
         try:
             batch = record_batch(transactional_id, wanted.record, self.now_ms())
         except FormatError as refused:
-            logger.error("transactional id %r cannot be written: %s", transactional_id, refused)
+            _log.error("transactional id %r cannot be written: %s", transactional_id, refused)
             done(Appended(ErrorCode.UNKNOWN_SERVER_ERROR))
             return
         self._append(batch, done, wanted.record.timeout_ms)
@@ -185,7 +185,7 @@ class TransactionPartition(OrderedEffects):
         self._services.timer.add(TimedCall(self._services.timer_ms() + RETRY_MS, again))
 
     def _log_failure(self, transactional_id: str, state: TransactionState, error: ErrorCode) -> None:
-        logger.warning(
+        _log.warning(
             "transactional id %r: the state %s could not be written to __transaction_state-%d: %s",
             transactional_id,
             state.title,
@@ -229,7 +229,7 @@ class TransactionPartition(OrderedEffects):
         with self.lock():
             for transaction in late:
                 if transaction.abort_if_timed_out(now_ms):
-                    logger.info(
+                    _log.info(
                         "transactional id %r is aborted: its transaction was open for more than %d ms",
                         transaction.transactional_id,
                         transaction.record.timeout_ms,
@@ -248,7 +248,7 @@ class TransactionPartition(OrderedEffects):
     def _remove(self, transactional_ids: list[str], batch: BuiltBatch, timeout_ms: int) -> None:
         def done(appended: Appended) -> None:
             if appended.error and not self.closed:
-                logger.warning(
+                _log.warning(
                     "%d expired transactional ids could not be removed from __transaction_state-%d: %s",
                     len(transactional_ids),
                     self.number,

@@ -27,7 +27,7 @@ from klog.replication.fetching.values import (
     Truncated,
 )
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 class Alignment:
@@ -143,7 +143,7 @@ class Alignment:
             state.mode, state.leader_end = Mode.EARLIEST, leader_end
             return
         # Only an unclean election leads to this: the leader never had the records beyond its end.
-        logger.warning(
+        _log.warning(
             "%s ends at %d, its leader at %d: the records beyond that are dropped",
             state.key,
             end_offset,

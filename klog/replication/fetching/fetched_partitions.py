@@ -20,7 +20,7 @@ from klog.replication.fetching.values import FetchSettings, FetchStart
 from klog.replication.partition import Replicas
 from klog.storage.log.append_values import AppendError, UnexpectedOffsetError
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 class FetchedPartitions:
@@ -109,7 +109,7 @@ class FetchedPartitions:
 
     def fail(self, key: TopicPartition, why: str, level: int = logging.ERROR) -> None:
         """Stop fetching a partition until it is added again."""
-        logger.log(level, "%s is not copied from broker %d any more: %s", key, self.leader_id, why)
+        _log.log(level, "%s is not copied from broker %d any more: %s", key, self.leader_id, why)
         self._drop(key)
         self.failed.add(key)
 
@@ -119,7 +119,7 @@ class FetchedPartitions:
         if isinstance(error, NotFollowingError):
             self.delay(key, now_ms)  # its removal from this fetcher is under way
         elif isinstance(error, AppendError) and not isinstance(error, UnexpectedOffsetError):
-            logger.error("%s: the records from broker %d are damaged: %s", key, self.leader_id, error)
+            _log.error("%s: the records from broker %d are damaged: %s", key, self.leader_id, error)
             self.delay(key, now_ms)
         else:
             self.fail(key, str(error))
@@ -147,7 +147,7 @@ class FetchedPartitions:
         else:
             if error is not before:
                 level = logging.ERROR if react is Reaction.RETRY else logging.INFO
-                logger.log(level, "%s: broker %d answers %s", state.key, self.leader_id, error.name)
+                _log.log(level, "%s: broker %d answers %s", state.key, self.leader_id, error.name)
             self.delay(state.key, now_ms)
 
 

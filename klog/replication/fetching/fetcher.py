@@ -36,7 +36,7 @@ from klog.replication.fetching.values import (
 )
 from klog.replication.partition import Replicas
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 _READ_UNCOMMITTED: Final = 0
 
@@ -182,22 +182,22 @@ class Fetcher:
     def _is_throttled(self, key: TopicPartition) -> bool:
         return self._quota is not None and self._quota.is_throttled(key)
 
-    def _fetch(self, told: SessionRequest) -> Fetch:
+    def _fetch(self, session: SessionRequest) -> Fetch:
         settings = self._settings
         request = FetchRequest(
             settings.max_wait_ms,
             settings.min_bytes,
             settings.response_max_bytes,
             _READ_UNCOMMITTED,
-            told.topics,
-            told.session_id,
-            told.epoch,
-            told.forgotten,
+            session.topics,
+            session.session_id,
+            session.epoch,
+            session.forgotten,
             replica_id=settings.broker_id,
             replica_epoch=self._broker_epoch(),
         )
         by_name = min(settings.max_version, TOPIC_IDS_FROM - 1)
-        return Fetch(settings.max_version if told.uses_topic_ids else by_name, request)
+        return Fetch(settings.max_version if session.uses_topic_ids else by_name, request)
 
     # -- answers ---------------------------------------------------------------------------------------------
 
@@ -230,7 +230,7 @@ class Fetcher:
         answers = session.accept(response)
         if answers is None:
             error = error_code(response.error_code)
-            logger.info("broker %d: a new fetch session begins (%s)", self.leader_id, error.name)
+            _log.info("broker %d: a new fetch session begins (%s)", self.leader_id, error.name)
             if error is ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR:
                 for key in tuple(partitions.states):
                     partitions.delay(key, now_ms)

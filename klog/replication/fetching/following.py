@@ -13,16 +13,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from klog.formats.constants import NO_LEADER
 from klog.formats.epochs import EpochEnd
 from klog.formats.errors import KlogError
 from klog.replication.fetching.truncation import truncation
 from klog.replication.fetching.values import FetchStart
 from klog.replication.partition import Partition
-from klog.replication.partition_state import NO_LEADER
 from klog.storage.log.append_values import UnexpectedOffsetError
 from klog.storage.log.partition_log import PartitionLog
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 class NotFollowingError(KlogError):
@@ -106,7 +106,7 @@ def follow(
         if before != high_watermark:
             after = log.set_high_watermark(high_watermark)
             if after < before:
-                logger.info("%s: the high watermark falls from %d to %d", log.partition, before, after)
+                _log.info("%s: the high watermark falls from %d to %d", log.partition, before, after)
         if log_start_offset > log.log_start_offset:
             log.advance_log_start(log_start_offset)
         return Followed(log.log_end_offset, log.epochs.latest, log.high_watermark != before, size_bytes)
@@ -124,7 +124,7 @@ def append_copied(log: PartitionLog, records: memoryview, leader_epoch: int, now
         start = log.log_start_offset
         if log.log_end_offset != start or not unexpected.first_offset < start <= unexpected.last_offset:
             raise
-        logger.info("%s: the log begins again at %d", log.partition, unexpected.first_offset)
+        _log.info("%s: the log begins again at %d", log.partition, unexpected.first_offset)
         log.restart_at(unexpected.first_offset, start)
         return log.append_as_follower(records, leader_epoch, now_ms).size_bytes
 
@@ -153,7 +153,7 @@ def _truncate(log: PartitionLog, offset: int) -> Cut:
     if dropped:
         level = logging.WARNING if offset < high_watermark else logging.INFO
         what = "%s is truncated from %d to %d; its high watermark was %d"
-        logger.log(level, what, log.partition, end_offset, offset, high_watermark)
+        _log.log(level, what, log.partition, end_offset, offset, high_watermark)
     return Cut(offset, log.epochs.latest, dropped)
 
 
@@ -163,7 +163,7 @@ def restart_at(partition: Partition, leader_epoch: int, offset: int) -> Cut:
     Raises `NotFollowingError`, `OSError`, `StorageError`.
     """
     with _followed(partition, leader_epoch) as log:
-        logger.info("%s begins again at %d, where its leader's log starts", log.partition, offset)
+        _log.info("%s begins again at %d, where its leader's log starts", log.partition, offset)
         log.restart_at(offset)
         return Cut(offset, log.epochs.latest, dropped=True)
 

@@ -11,7 +11,7 @@ from klog.coordinator.transactions.coordinator import (
     TransactionCoordinator,
     TransactionSettings,
 )
-from klog.coordinator.transactions.end_waits import PATIENCE_MS, EndWaits
+from klog.coordinator.transactions.end_waits import WAIT_MS, EndWaits
 from klog.coordinator.transactions.requests import TransactionRequests
 from klog.coordinator.transactions.transaction_partition import Append, OnAppended, TransactionServices
 from klog.formats.names import TopicPartition
@@ -89,7 +89,7 @@ def open_transactions(
         timer_ms=appends.timer_ms,
         markers=markers,
         next_producer_id=producer_ids.next_id,
-        waits=EndWaits(timer, appends.timer_ms, PATIENCE_MS),
+        waits=EndWaits(timer, appends.timer_ms, WAIT_MS),
         pause=pause_loading,
         when_replicated=when_replicated(appends, TRANSACTION_STATE),
     )

@@ -19,7 +19,7 @@ from klog.replication.fetching.values import FetcherAnswer, FetcherRequest, Fetc
 from klog.server.fetching.requests import send
 from klog.server.threads.driver_thread import DriverThread, asking
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 Connect = Callable[[], Connection]
 """Makes a connection to the leader's broker, at its present address, without opening it.
@@ -116,12 +116,12 @@ class FetcherThread:
         except ChannelError as error:
             if self._is_connected and not self._thread.worker.is_stopping:
                 self._is_connected = False
-                logger.warning("%s waits for broker %d: %s", self.name, leader_id, error)
+                _log.warning("%s waits for broker %d: %s", self.name, leader_id, error)
             self.reconnect()
             raise
         if not self._is_connected:
             self._is_connected = True
-            logger.info("%s copies from broker %d again", self.name, leader_id)
+            _log.info("%s copies from broker %d again", self.name, leader_id)
         return answer
 
     def _connected(self) -> Connection:

@@ -21,7 +21,7 @@ from klog.replication.partition import Replicas
 from klog.replication.roles import Role, RoleChange
 from klog.server.fetching.fetcher_thread import FetcherThread
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 ThreadKey = tuple[int, int]
 """The id of the leader's broker, and the fetcher id."""
@@ -107,7 +107,7 @@ class FetcherManager:
         with self._lock:
             if fetchers == self._fetchers or self._stopped:
                 return
-            logger.info("%d instead of %d threads copy from each broker", fetchers, self._fetchers)
+            _log.info("%d instead of %d threads copy from each broker", fetchers, self._fetchers)
             self._fetchers = fetchers
             starts: dict[ThreadKey, dict[TopicPartition, FetchStart]] = {}
             for (leader, _), thread in self._threads.items():

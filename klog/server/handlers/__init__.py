@@ -1,1 +1,1 @@
-"""Requests answered: one module an API family. Decoding and encoding is the protocol room's."""
+"""The handlers of requests: one module for each family of APIs. `klog.protocol` decodes and encodes."""

@@ -23,7 +23,7 @@ from klog.server.handlers.request_gate import RequestGate, Throttling
 from klog.server.network.connection import Connection
 from klog.server.network.request import Request
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 # The size and the API key of a frame end here; more answers than this are sent before more frames are read.
 _API_KEY_END: Final = 6
@@ -150,9 +150,7 @@ class Dispatcher:
         if body is None:
             raise fault
         # Bugs are logged with a traceback; the messages of klog's own errors are enough.
-        logger.error(
-            "%r failed: %s", request, fault, exc_info=None if isinstance(fault, KlogError) else fault
-        )
+        _log.error("%r failed: %s", request, fault, exc_info=None if isinstance(fault, KlogError) else fault)
         request.respond(body)
 
     def _count_slow(self, request: Request, counter: ApiCounter, start_ns: int, elapsed_ns: int) -> None:

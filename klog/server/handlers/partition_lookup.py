@@ -11,14 +11,12 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from klog.formats.names import encode_uuid
+from klog.formats.names import PartitionKey, encode_uuid
 from klog.metadata.cache import ClusterSnapshot, MetadataCache
 from klog.protocol.error_codes import ErrorCode
-from klog.protocol.leader_hints import NO_LEADER, LeaderHint, NodeEndpoint
+from klog.protocol.leader_hints import NO_HINT, LeaderHint, NodeEndpoint
 from klog.replication.partition import Partition, PartitionError
 from klog.replication.replica_manager import ReplicaManager
-
-Key = tuple[str, int]
 
 _HINTED: Final = frozenset((ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH))
 
@@ -26,7 +24,7 @@ _HINTED: Final = frozenset((ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_L
 class Leader(NamedTuple):
     """The leader of a partition and its address, as far as this broker knows them (KIP-951)."""
 
-    hint: LeaderHint = NO_LEADER
+    hint: LeaderHint = NO_HINT
     endpoint: NodeEndpoint | None = None
 
 
@@ -38,7 +36,7 @@ class PartitionLookup:
         self.metadata = metadata
         self._names: tuple[ClusterSnapshot, dict[UUID, str]] = (metadata.snapshot, {})
 
-    def known(self, key: Key) -> bool:
+    def known(self, key: PartitionKey) -> bool:
         """Whether the metadata cache has the partition."""
         partitions = self.metadata.snapshot.topics.get(key[0])
         return partitions is not None and key[1] in partitions
@@ -62,18 +60,18 @@ class PartitionLookup:
                 names[topic_id] = name
         return name
 
-    def missing(self, key: Key) -> ErrorCode:
+    def missing(self, key: PartitionKey) -> ErrorCode:
         """The error for a partition that has no replica here."""
         return self.replicas.missing(key, self.known)
 
-    def partition(self, key: Key) -> Partition:
+    def partition(self, key: PartitionKey) -> Partition:
         """The replica on this broker. Raises `PartitionError`."""
         partition = self.replicas.partitions.get(key)
         if partition is None:
             raise PartitionError(self.missing(key))
         return partition
 
-    def leader(self, key: Key, error: ErrorCode, listener: str) -> Leader:
+    def leader(self, key: PartitionKey, error: ErrorCode, listener: str) -> Leader:
         """The leader of a partition that this broker refuses with `error`."""
         if error not in _HINTED:
             return Leader()
@@ -83,7 +81,7 @@ class PartitionLookup:
             hint = LeaderHint(partition.state.leader, partition.state.leader_epoch)
         else:
             state = snapshot.topics.get(key[0], {}).get(key[1])
-            hint = NO_LEADER if state is None else LeaderHint(state.leader, state.leader_epoch)
+            hint = NO_HINT if state is None else LeaderHint(state.leader, state.leader_epoch)
         broker = snapshot.brokers.get(hint.leader_id)
         endpoint = None if broker is None else broker.endpoint(listener)
         if broker is None or endpoint is None:

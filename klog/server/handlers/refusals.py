@@ -53,7 +53,7 @@ _CODES: Final[Mapping[type[KlogError], ErrorCode]] = {
 
 
 def refusal_of(error: KlogError) -> RefusedError:
-    """The answer to an error of the rooms below; what is no mistake of the client's (the metadata store
+    """The answer to an error of the packages below; what is no mistake of the client's (the metadata store
     fails, a znode is broken) is UNKNOWN_SERVER_ERROR."""
     if isinstance(error, RefusedError):
         return error

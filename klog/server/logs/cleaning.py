@@ -17,7 +17,7 @@ from klog.storage.log.log_manager import LogManager
 from klog.storage.log.log_map import parent_of
 from klog.storage.log.partition_log import PartitionLog
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 def cleaner_config(config: BrokerConfig) -> CleanerConfig:
@@ -52,7 +52,7 @@ def open_cleaner(
         logs.background.fails_soon(directory, found)
 
     def set_aside(partition: TopicPartition, error: Exception) -> None:
-        logger.error("%s is not cleaned any more until the broker restarts: %s", partition, error)
+        _log.error("%s is not cleaned any more until the broker restarts: %s", partition, error)
 
     return LogCleaner(
         lambda: [OpenLog(log, logs.background, clock_ms) for log in logs.logs() if log.is_confirmed],

@@ -29,7 +29,7 @@ from klog.storage.log.log_factory import marked_path
 from klog.storage.log.log_manager import LogManager
 from klog.storage.log.log_map import parent_of
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 _THROTTLED_PAUSE_S: Final = 0.1
 _BUSY_PAUSE_MS: Final = 20
@@ -125,9 +125,9 @@ class LogDirMoves:
                 return ErrorCode.KAFKA_STORAGE_ERROR
             self._logs.futures.create(hosted.log, directory)
         except (OSError, KlogError) as error:
-            logger.error("%s cannot be moved to %s: %s", partition, directory, error)
+            _log.error("%s cannot be moved to %s: %s", partition, directory, error)
             return ErrorCode.KAFKA_STORAGE_ERROR
-        logger.info("%s is being moved from %s to %s", partition, parent_of(hosted.log), directory)
+        _log.info("%s is being moved from %s to %s", partition, parent_of(hosted.log), directory)
         self._begin(partition)
         return ErrorCode.NONE
 
@@ -144,7 +144,7 @@ class LogDirMoves:
     def _cancel(self, partition: TopicPartition) -> None:
         self._drop(partition)
         self._logs.futures.delete(partition)
-        logger.info("the move of %s between log directories is cancelled", partition)
+        _log.info("the move of %s between log directories is cancelled", partition)
 
     # -- roles -----------------------------------------------------------------------------------------------
 
@@ -273,11 +273,11 @@ class LogDirMoves:
                 # The replica was deleted, the move was cancelled, or a disk has failed.
                 self._drop(partition, move)
                 return
-            logger.error("%s could not be copied to its new log directory: %s", partition, error)
+            _log.error("%s could not be copied to its new log directory: %s", partition, error)
             move.resume_ms = self._timer_ms() + self._backoff_ms
         except Exception:
             # The other moves must go on.
-            logger.exception("the move of %s between log directories failed", partition)
+            _log.exception("the move of %s between log directories failed", partition)
             move.resume_ms = self._timer_ms() + self._backoff_ms
 
     def _finish(self, move: _Move, buffer: bytearray) -> bool:
@@ -293,7 +293,7 @@ class LogDirMoves:
             self._logs.futures.discard(replaced)
         except (OSError, StorageError) as error:
             # Its log directory fails for that: a start would find two logs of the replica.
-            logger.error("%s is in %s now, but its old log stays: %s", partition, target, error)
+            _log.error("%s is in %s now, but its old log stays: %s", partition, target, error)
         self._logs.checkpoint(target)
-        logger.info("%s has moved from %s to %s", partition, source, target)
+        _log.info("%s has moved from %s to %s", partition, source, target)
         return True

@@ -19,7 +19,7 @@ from klog.metadata.topics import read_partition_states, read_valid_topics, topic
 from klog.metadata.values import TopicAssignment
 from klog.storage.log.log_manager import LogManager
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 WAY_BACK: Final = (
     "if metadata was lost, stop the broker and restore the metadata, or run 'klog adopt', which puts the"
@@ -102,18 +102,18 @@ def report_unowned_logs(store: MetadataStore, logs: LogManager, broker_id: int) 
         owned = [each for each in replicas if each.path not in without]
         states = read_partition_states(store, [each.partition for each in owned])
     except KlogError as error:
-        logger.error("the partition directories could not be compared with the metadata: %s", error)
+        _log.error("the partition directories could not be compared with the metadata: %s", error)
         return
     for line in unowned_lines(unowned):
-        logger.warning("%s", line)
+        _log.warning("%s", line)
     if unowned:
-        logger.warning(
+        _log.warning(
             "%d partition directories have no owner; they are kept and not served: %s", len(unowned), WAY_BACK
         )
     for each in owned:
         state = states.get(each.partition)
         if state is not None and each.latest_epoch > state.leader_and_isr.leader_epoch:
-            logger.warning(
+            _log.warning(
                 "%s has records of leader epoch %d, but the metadata is at %d: it is older than the records."
                 " If it was restored from a copy, stop the broker and run 'klog adopt' (docs/broker.md, Lost"
                 " metadata)",

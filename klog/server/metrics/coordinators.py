@@ -16,9 +16,10 @@ from klog.coordinator.groups.classic.group import Group
 from klog.coordinator.groups.consumer.values import ConsumerGroupState
 from klog.coordinator.groups.coordinator import GroupCoordinator
 from klog.coordinator.groups.offsets.offsets import GroupOffsets
-from klog.coordinator.groups.values import GroupState, Key
+from klog.coordinator.groups.values import GroupState
 from klog.coordinator.runtime.ownership import LoadTimes
 from klog.coordinator.transactions.values import TransactionState
+from klog.formats.names import PartitionKey
 from klog.server.coordinators.transaction_coordinator import BrokerTransactions
 from klog.server.metrics.exposition import Metric, counter, gauge, gauges
 
@@ -42,7 +43,7 @@ _WITHOUT_READERS: Final = (
     ConsumerGroupState.DEAD,
 )
 
-LogEnd = Callable[[Key], int | None]
+LogEnd = Callable[[PartitionKey], int | None]
 """The offset up to which consumers may read a partition; None if this broker does not lead it."""
 
 

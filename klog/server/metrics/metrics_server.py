@@ -18,7 +18,7 @@ from klog.formats.errors import KlogError
 _Request = socket.socket | tuple[bytes, socket.socket]
 _Address = tuple[str, int] | str
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 # How long to wait for a client, and after a connection that could not be accepted.
@@ -68,7 +68,7 @@ class _HttpServer(ThreadingHTTPServer):
         error = sys.exception()
         # A client may close the connection at any time; that is not worth a line.
         if error is not None and not isinstance(error, OSError):
-            logger.error("the metrics could not be sent", exc_info=error)
+            _log.error("the metrics could not be sent", exc_info=error)
 
 
 class MetricsServer:

@@ -45,7 +45,7 @@ _OTHER_PROTOCOLS: Final = {
 }
 
 
-class _Outcome(Enum):
+class _Progress(Enum):
     """Why the handling of what was read has ended."""
 
     DONE = auto()
@@ -173,20 +173,20 @@ class FrameReader:
         connection.pending = self._buffer[position:size] if position < size else b""
         self.begin_throttle(connection)
         # If the socket is full, the event that it takes more goes on with what is pending; nothing else does.
-        if (connection.outbound.size_bytes or connection.closing) and outcome is not _Outcome.BLOCKED:
+        if (connection.outbound.size_bytes or connection.closing) and outcome is not _Progress.BLOCKED:
             self._send(connection)
         # An I/O thread sends what could not be sent here, before its own answer.
-        if (outcome is _Outcome.HAND_OVER or connection.outbound.is_cold) and not connection.closed:
+        if (outcome is _Progress.HAND_OVER or connection.outbound.is_cold) and not connection.closed:
             self._hand_over(connection)
 
-    def _handle_frames(self, connection: Connection, size: int) -> tuple[int, _Outcome]:
+    def _handle_frames(self, connection: Connection, size: int) -> tuple[int, _Progress]:
         """Handles frames while the connection may go on; returns where the rest begins, and why it ended."""
         buffer = self._buffer
         outbound = connection.outbound
         position = 0
         while size - position >= 4 and not (connection.closing or connection.muted or connection.throttle_ms):
             if outbound.size_bytes >= _FLUSH_BYTES and not self._send(connection):
-                return position, _Outcome.BLOCKED
+                return position, _Progress.BLOCKED
             if not (self._opening.is_open or self._serves_early(connection, position, size)):
                 break
             # A handler that reads several frames does not know how large one may be.
@@ -214,16 +214,16 @@ class FrameReader:
                 break
             if large:
                 connection.frame = LargeFrame(frame_bytes, buffer[position + 4 : min(end, size)])
-                return min(end, size), _Outcome.HAND_OVER if is_open else _Outcome.DONE
+                return min(end, size), _Progress.HAND_OVER if is_open else _Progress.DONE
             frame = buffer[position + 4 : end]
             position = end
             if not is_open:
                 self._authenticate(connection, frame)
             elif not self._handle(connection, frame):
-                return position, _Outcome.HAND_OVER
+                return position, _Progress.HAND_OVER
             elif connection.in_flight is not None:
                 break
-        return position, _Outcome.DONE
+        return position, _Progress.DONE
 
     def _serves_early(self, connection: Connection, position: int, size: int) -> bool:
         """Whether a frame may be handled before the server is open. If not, the connection waits, or its next

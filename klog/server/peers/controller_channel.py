@@ -22,7 +22,7 @@ from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.errors import RequestTimeoutError, UnsupportedApiError
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 LOOKUP_MS: Final = 100
 RETRY_MS: Final = 50
@@ -129,13 +129,13 @@ class ToController:
             answer = error
         except KlogError as error:
             if not self._stopping:
-                logger.info("a request to the controller is sent again: %s", error)
+                _log.info("a request to the controller is sent again: %s", error)
             self._forget()
             self._pause(RETRY_MS)
             return
         except Exception as error:
             # A defect in one request must not keep the others from being sent.
-            logger.exception("a request to the controller could not be sent")
+            _log.exception("a request to the controller could not be sent")
             answer = KlogError(f"the request to the controller could not be sent: {error}")
         if not isinstance(answer, KlogError) and has_moved(answer):
             self._forget()
@@ -176,7 +176,7 @@ class ToController:
         try:
             queued.reply(answer)
         except Exception:
-            logger.exception("an answer of the controller could not be used")
+            _log.exception("an answer of the controller could not be used")
 
 
 def has_moved(answer: Entity) -> bool:

@@ -25,7 +25,7 @@ from klog.server.peers.broker_messages import known_error
 from klog.server.peers.controller_channel import ToController
 from klog.server.threads.driver_thread import DriverThread, Reply, SendRequest
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 _STOP_S: Final = 1.0
 
@@ -126,7 +126,7 @@ class _Failing:
         """The error, if there is one."""
         text = "" if error == ErrorCode.NONE else error.name if isinstance(error, ErrorCode) else str(error)
         if text and text != self._last:
-            logger.info("the controller has refused AlterPartition, which is sent again: %s", text)
+            _log.info("the controller has refused AlterPartition, which is sent again: %s", text)
         self._last = text
         return error if isinstance(error, KlogError) else KlogError(text) if text else None
 

@@ -24,7 +24,7 @@ from klog.storage.repair.problem import OFFLINE, Problem
 from klog.storage.repair.segment_scan import IndexSettings
 from klog.storage.repair.verify_segment import KEEPS, verify_segment
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 BYTES_PER_SECOND: Final = 64 << 20
 """How much is read at most: half of what an old disk gives."""
@@ -119,18 +119,18 @@ class DamageSearch:
                         checked += 1
                         places += len(event.result)
                         for damage in event.result:
-                            logger.warning("damaged: %s", damage)
+                            _log.warning("damaged: %s", damage)
                     if self._stopping.is_set():
                         break
         except (KlogError, OSError) as error:
-            logger.warning("the search for damage has ended: %s", error)
+            _log.warning("the search for damage has ended: %s", error)
         self._summarise(checked, places)
 
     def _summarise(self, checked: int, places: int) -> None:
         total = len(self._segments)
         of = "" if checked == total else f" of {total}"
         level = logging.WARNING if places or self._known else logging.INFO
-        logger.log(
+        _log.log(
             level,
             "%d%s segments checked, %d damaged places%s",
             checked,

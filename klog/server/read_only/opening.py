@@ -24,7 +24,7 @@ from klog.server.read_only.damage_search import DamageSearch
 from klog.server.read_only.scratch import make_scratch
 from klog.server.startup.config_reading import read_config
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 _PROGRESS_EVERY: Final = 100
 
@@ -56,7 +56,7 @@ def opened_backup(
         directory.mkdir()
         cluster_id = backup.cluster_id or encode_uuid(secrets.token_bytes(16))
         made = make_scratch(backup, directory, cluster_id, _report_progress)
-        logger.info(
+        _log.info(
             "%d partitions, %d bytes in place, %d bytes copied to %s",
             len(backup.logs),
             made.linked_bytes,
@@ -66,7 +66,7 @@ def opened_backup(
         own = (*options, *_options(directory, backup))
         plan = run_adoption(read_config(config_file, own), dry_run=False, allow_missing=True)
         for line in unowned_lines(plan.left):
-            logger.warning("not served: %s", line)
+            _log.warning("not served: %s", line)
         search = DamageSearch(made.segments, known)
         try:
             yield OpenedBackup(own, search)
@@ -96,15 +96,15 @@ def _options(directory: Path, backup: Backup) -> tuple[str, ...]:
 def _report(backup: Backup) -> int:
     """Log what is left out, damaged or different; returns the number of damaged places."""
     for path, reason in backup.skipped:
-        logger.info("%s is left out: %s", path, reason)
+        _log.info("%s is left out: %s", path, reason)
     damage = backup.damage()
     for line in damage:
-        logger.warning("damaged: %s", line)
+        _log.warning("damaged: %s", line)
     for line in backup.differences():
-        logger.warning("%s", line)
+        _log.warning("%s", line)
     return len(damage)
 
 
 def _report_progress(done: int, total: int) -> None:
     if done % _PROGRESS_EVERY == 0 and done < total:
-        logger.info("%d of %d partitions opened", done, total)
+        _log.info("%d of %d partitions opened", done, total)

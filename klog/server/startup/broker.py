@@ -57,7 +57,7 @@ from klog.server.startup.network_opening import open_network
 from klog.server.startup.purgatories import new_purgatories
 from klog.server.startup.reconfiguration import Reconfiguration
 from klog.server.startup.replicas_opening import open_appends, open_replicas
-from klog.server.startup.routes import Collaborators
+from klog.server.startup.routes import HandlerServices
 from klog.server.startup.settings import log_directories, network_settings
 from klog.server.startup.stores import open_store
 from klog.server.startup.unenforced_metadata import report_unenforced_metadata
@@ -68,7 +68,7 @@ from klog.storage.log.manager_values import ManagerSettings, Progress
 from klog.storage.log.scheduler import Scheduler, monotonic_ms, wall_clock_ms
 from klog.storage.log.upkeep import Upkeep
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 # If ZooKeeper is away the controller cannot resign. Then the stop goes on, and the session's end deposes it.
 _RESIGNATION_TIMEOUT_MS: Final = 5000
@@ -90,7 +90,7 @@ class Broker:
         config: BrokerConfig,
         *,
         clock_ms: Callable[[], int] = wall_clock_ms,
-        on_fatal: Callable[[str], None] = logger.critical,
+        on_fatal: Callable[[str], None] = _log.critical,
         on_loaded: Callable[[Progress], None] = lambda progress: None,  # noqa: ARG005
         on_state: Callable[[BrokerState], None] = lambda state: None,  # noqa: ARG005
         is_stopping: Callable[[], bool] = lambda: False,
@@ -343,7 +343,7 @@ class Broker:
     def _open_network(self, closing: ExitStack) -> None:
         config, is_read_only = self.live.broker(), self._is_read_only
         self.network, settings = open_network(
-            self._collaborators, self._topic_creation, config, self._listeners, closing, is_read_only
+            self._handler_services, self._topic_creation, config, self._listeners, closing, is_read_only
         )
         self._reconfiguration = Reconfiguration(
             self.live,
@@ -357,8 +357,8 @@ class Broker:
         closing.callback(self._reconfiguration.close)
         closing.callback(self.controller.leave_out, self.identity.broker_id)
 
-    def _collaborators(self, answers: InBackground, topic_creation: InBackground) -> Collaborators:
-        return Collaborators(
+    def _handler_services(self, answers: InBackground, topic_creation: InBackground) -> HandlerServices:
+        return HandlerServices(
             broker_id=self.identity.broker_id,
             cluster_id=self.identity.cluster_id,
             store=self.store,

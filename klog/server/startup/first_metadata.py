@@ -11,17 +11,17 @@ import logging
 from collections.abc import Callable, Set
 from typing import Final
 
+from klog.formats.constants import NO_LEADER
 from klog.formats.names import TopicPartition
 from klog.metadata.cache import ClusterSnapshot, MetadataCache
 from klog.metadata.errors import WaitCancelledError
 from klog.metadata.store import MetadataStore
 from klog.metadata.topics import topic_names, topics_to_delete
-from klog.metadata.values import NO_LEADER
 from klog.protocol.apis import ApiKey
 from klog.protocol.interbroker.update_metadata import UpdateMetadataPartitionState
 from klog.replication.partition import Replicas
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 # The controller may be another broker, and busy or gone.
 _TIMEOUT_S: Final = 10
@@ -87,7 +87,7 @@ def await_first_metadata(
             return
         if is_stopping():
             raise WaitCancelledError("stopped before the controller had sent the metadata of all topics")
-    logger.warning(
+    _log.warning(
         "the controller has not sent the metadata of all topics in %d s: clients are served without",
         _TIMEOUT_S,
     )

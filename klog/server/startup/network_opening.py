@@ -14,13 +14,13 @@ from klog.server.handlers.refusing import read_only
 from klog.server.network import NetworkSettings, SocketServer, work_on
 from klog.server.network.listeners import Listeners
 from klog.server.startup.first_metadata import SERVED_BEFORE
-from klog.server.startup.routes import Collaborators, routes
+from klog.server.startup.routes import HandlerServices, routes
 from klog.server.startup.settings import network_settings, resolved
 from klog.storage.log.scheduler import monotonic_ms
 
 
 def open_network(
-    parts: Callable[[InBackground, InBackground], Collaborators],
+    parts: Callable[[InBackground, InBackground], HandlerServices],
     topic_creation: ThreadPoolExecutor,
     config: BrokerConfig,
     listeners: Listeners,
@@ -39,11 +39,11 @@ def open_network(
     def background(worker: Executor) -> InBackground:
         return lambda request, work: worker.submit(work_on, request, work, dispatcher.failed)
 
-    collaborators = parts(background(answers), background(topic_creation))
-    served = routes(collaborators)
+    services = parts(background(answers), background(topic_creation))
+    served = routes(services)
     if is_read_only:
         served = read_only(served)
-    dispatcher = Dispatcher(served, collaborators.counters, time.perf_counter_ns)
+    dispatcher = Dispatcher(served, services.counters, time.perf_counter_ns)
     settings = resolved(network_settings(config, listeners))
     network = SocketServer(
         listeners.bound,

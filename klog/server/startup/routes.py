@@ -75,8 +75,8 @@ from klog.storage.log.descriptors import room_for_logs
 
 
 @dataclass(frozen=True, slots=True)
-class Collaborators:
-    """What the handlers work with.
+class HandlerServices:
+    """What the handlers use of the broker.
 
     `check_config` raises `UsageError` for configs that the broker could not go on with; `hosted` lists the
     log directories, `broker_epoch` and `features_epoch` are the present ones, `run_in_background`
@@ -111,7 +111,7 @@ class Collaborators:
     create_in_background: InBackground
 
 
-def routes(parts: Collaborators) -> Mapping[int, Route]:
+def routes(parts: HandlerServices) -> Mapping[int, Route]:
     """What serves each API."""
     room = PartitionRoom(parts.broker_id, room_for_logs, parts.replicas.has, parts.timer_ms)
     creator = TopicCreator(parts.store, parts.cache, parts.config, room)
@@ -126,7 +126,7 @@ def routes(parts: Collaborators) -> Mapping[int, Route]:
     }
 
 
-def _hidden(parts: Collaborators) -> Collection[int]:
+def _hidden(parts: HandlerServices) -> Collection[int]:
     """The APIs that are not announced."""
     hidden: set[int] = set()
     if not parts.groups.settings.accepts_consumer_protocol:
@@ -136,7 +136,7 @@ def _hidden(parts: Collaborators) -> Collection[int]:
     return hidden
 
 
-def _data_routes(parts: Collaborators) -> dict[int, Route]:
+def _data_routes(parts: HandlerServices) -> dict[int, Route]:
     config, timer_ms, purgatories = parts.config(), parts.timer_ms, parts.purgatories
     lookup = PartitionLookup(parts.replicas, parts.cache)
     targets = RememberedTargets(lookup)
@@ -200,7 +200,7 @@ def _data_routes(parts: Collaborators) -> dict[int, Route]:
     }
 
 
-def _group_routes(parts: Collaborators, creation: AutoTopicCreation) -> dict[int, Route]:
+def _group_routes(parts: HandlerServices, creation: AutoTopicCreation) -> dict[int, Route]:
     lookup = PartitionLookup(parts.replicas, parts.cache)
     requests = GroupRequests(parts.groups)
     coordinator = FindCoordinatorHandler(
@@ -243,7 +243,7 @@ def _group_routes(parts: Collaborators, creation: AutoTopicCreation) -> dict[int
     }
 
 
-def _transaction_routes(parts: Collaborators) -> dict[int, Route]:
+def _transaction_routes(parts: HandlerServices) -> dict[int, Route]:
     lookup = PartitionLookup(parts.replicas, parts.cache)
     requests = parts.transactions.requests
     producers = ProducersHandler(requests, lookup.known, parts.groups.partition_for)
@@ -262,7 +262,7 @@ def _transaction_routes(parts: Collaborators) -> dict[int, Route]:
 
 
 def _topic_routes(
-    parts: Collaborators, creator: TopicCreator, creation: AutoTopicCreation
+    parts: HandlerServices, creator: TopicCreator, creation: AutoTopicCreation
 ) -> dict[int, Route]:
     cache, store = parts.cache, parts.store
 
@@ -286,7 +286,7 @@ def _topic_routes(
     }
 
 
-def _config_routes(parts: Collaborators) -> dict[int, Route]:
+def _config_routes(parts: HandlerServices) -> dict[int, Route]:
     loggers = Loggers()
     describe = DescribeConfigsHandler(parts.broker_id, parts.store, parts.cache, parts.config, loggers.levels)
     alter = AlterConfigsHandler(
@@ -300,7 +300,7 @@ def _config_routes(parts: Collaborators) -> dict[int, Route]:
     }
 
 
-def _control_routes(parts: Collaborators) -> dict[int, Route]:
+def _control_routes(parts: HandlerServices) -> dict[int, Route]:
     cache, purgatories, put = parts.cache, parts.purgatories, parts.controller.put
     control = ControlHandler(
         parts.replicas,

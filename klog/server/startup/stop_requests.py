@@ -14,7 +14,7 @@ from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Final
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 _LISTEN_S: Final = 1.0
 
@@ -47,10 +47,10 @@ class StopRequests:
         name = signal.Signals(number).name
         if next(self._signals):
             self.is_urgent = True
-            logger.info("%s again: stopping without waiting for other brokers", name)
+            _log.info("%s again: stopping without waiting for other brokers", name)
         else:
             self.is_asked = True
-            logger.info("%s: stopping", name)
+            _log.info("%s: stopping", name)
             self._asked.put(None)
 
     def fail(self, why: str) -> None:

@@ -15,7 +15,7 @@ from klog.metadata import paths, znodes
 from klog.metadata.errors import NoNodeError
 from klog.metadata.store import MetadataStore
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 _ACL_ROOTS: Final = (("/kafka-acl", 2), ("/kafka-acl-extended", 3))
 _QUOTAS: Final = frozenset(
@@ -33,15 +33,15 @@ def report_unenforced_metadata(store: MetadataStore) -> None:
     """Log a warning if the tree has ACLs or quotas. What cannot be read is an error line."""
     try:
         if any(True for root, depth in _ACL_ROOTS for _ in _below(store, root, depth)):
-            logger.warning(
+            _log.warning(
                 "the metadata has ACLs, and klog does not enforce them: every client can do everything"
             )
         limited = list(_with_quotas(store))
     except KlogError as error:
-        logger.error("the ACLs and quotas in the metadata could not be read: %s", error)
+        _log.error("the ACLs and quotas in the metadata could not be read: %s", error)
         return
     if limited:
-        logger.warning("the metadata has quotas, and klog enforces none: %s", ", ".join(limited))
+        _log.warning("the metadata has quotas, and klog enforces none: %s", ", ".join(limited))
 
 
 def _with_quotas(store: MetadataStore) -> Iterator[str]:

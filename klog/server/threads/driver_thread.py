@@ -13,7 +13,7 @@ from klog.drivers.driver import Driver, Effect, Wait
 from klog.formats.errors import KlogError
 from klog.jobs.worker import Worker
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 _RETRY_S: Final = 1.0
 
@@ -109,7 +109,7 @@ class DriverRun(Generic[Request, Answer]):
         except Exception as error:
             if not isinstance(error, KlogError):
                 # It counts as a failure: the driver must not wait for ever because of one defect.
-                logger.exception("%s goes on after an unexpected error", type(self.driver).__name__)
+                _log.exception("%s goes on after an unexpected error", type(self.driver).__name__)
             reply(error)
 
     def _replied(self, request: Request, answer: Answer | Exception) -> None:
@@ -172,4 +172,4 @@ def carry_out(effects: list[Effect]) -> None:
         try:
             effect()
         except Exception:
-            logger.exception("%r failed", effect)
+            _log.exception("%r failed", effect)

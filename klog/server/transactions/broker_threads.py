@@ -12,7 +12,7 @@ from typing import Final
 from klog.client.connection import ReconnectingConnection
 from klog.jobs.worker import Worker
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 _STOP_S: Final = 1.0
 
@@ -73,4 +73,4 @@ class BrokerThreads:
         ]
         if late:
             brokers = ", ".join(map(str, sorted(late)))
-            logger.warning("%s: not waiting for broker %s, which does not answer", self._name, brokers)
+            _log.warning("%s: not waiting for broker %s, which does not answer", self._name, brokers)

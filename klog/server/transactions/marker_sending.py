@@ -35,7 +35,7 @@ from klog.server.peers.broker_messages import known_error
 from klog.server.threads.driver_thread import DriverRun, DriverThread, Reply, asking
 from klog.server.transactions.broker_threads import BrokerThreads, Connect
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 # Brokers before 2.8 know version 0 only; no cluster that klog joins has one (inter.broker.protocol 3.4).
 _VERSION: Final = 1
@@ -156,7 +156,7 @@ def _ask(broker_id: int, connection: ReconnectingConnection, request: MarkerRequ
     try:
         return connection.request(ApiKey.WRITE_TXN_MARKERS, _VERSION, (body,), answer_of)
     except KlogError as lost:
-        logger.info("markers for broker %d are sent again: %s", broker_id, lost)
+        _log.info("markers for broker %d are sent again: %s", broker_id, lost)
         raise
 
 

@@ -52,7 +52,7 @@ class MarkerWriting:
             marker.producer_id == NO_PRODUCER_ID or marker.producer_epoch == NO_PRODUCER_EPOCH
             for marker in markers
         )
-        gathered = _Gathered(markers, reply)
+        gathered = _PendingWrites(markers, reply)
         for marker in markers:
             for key in marker.partitions:
                 done = partial(gathered.written, marker.producer_id, key)
@@ -86,7 +86,7 @@ class MarkerWriting:
         self.appends.append_built(key, batch, on_appended, timeout_ms=self.timeout_ms)
 
 
-class _Gathered:
+class _PendingWrites:
     """Gathers the errors of all appends, from any thread, and replies after the last one."""
 
     def __init__(self, markers: Collection[TxnMarker], reply: Callable[[MarkerErrors], None]) -> None:

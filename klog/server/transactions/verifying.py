@@ -27,7 +27,7 @@ from klog.protocol.messages import build, request_class
 from klog.server.peers.broker_messages import by_topic, known_error
 from klog.server.transactions.broker_threads import BrokerThreads, Connect
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 _BATCHED_FROM: Final = 4
 
@@ -110,7 +110,7 @@ class Verifying:
                     question.on_done(errors_of(question.partitions, answer))
                 except Exception:
                     # The others must be answered, too.
-                    logger.exception("the answer to %r failed", question)
+                    _log.exception("the answer to %r failed", question)
 
 
 def errors_of(partitions: Collection[TopicPartition], answer: ErrorCode | VerifyErrors) -> VerifyErrors:
@@ -137,11 +137,11 @@ def _answers(
         # A coordinator before Kafka 3.5 cannot be asked. Its transactions are taken for verified.
         return [ErrorCode.NONE] * len(questions)
     except KlogError as lost:
-        logger.info("a verification of transactions is not answered: %s", lost)
+        _log.info("a verification of transactions is not answered: %s", lost)
         return [ErrorCode.NETWORK_EXCEPTION] * len(questions)
     except Exception:
         # Who waits must have an answer.
-        logger.exception("a verification of transactions failed")
+        _log.exception("a verification of transactions failed")
         return [ErrorCode.NETWORK_EXCEPTION] * len(questions)
     refused = known_error(answer.error_code)
     if refused is not ErrorCode.NONE:

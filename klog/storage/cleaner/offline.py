@@ -29,7 +29,7 @@ from klog.storage.repair.leader_epochs import LeaderEpochs
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class CleaningPlan:
     """A closed log and what its topic's configs say about it now. `high_watermark` is as far as it is
     known.
     """
@@ -51,7 +51,7 @@ class Judgement:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CleanedLog:
     """What was done to a log: the cleaning (None: none was necessary), the segments deleted, the new size."""
 
     cleaned: CleanResult | None
@@ -92,7 +92,7 @@ class OfflineDirectory:
             return True
         return os.path.exists(os.path.join(self.path, FileKind.CLEAN_SHUTDOWN))
 
-    def judge(self, directory: str) -> Judgement | None:
+    def judge(self, directory: str) -> CleaningPlan | None:
         """What to do with a partition directory; None if it has no segment."""
         partition = partition_of(directory) or TopicPartition(os.path.basename(os.path.abspath(directory)), 0)
         # If the file exists without an entry for a log, nothing of that log is known to be committed.
@@ -123,7 +123,7 @@ class OfflineDirectory:
             high_watermark=committed,
             now_ms=self._now_ms,
         )
-        return Judgement(log, dirty, view.segments[:count], committed)
+        return CleaningPlan(log, dirty, view.segments[:count], committed)
 
     def _checkpoint(self, partition: TopicPartition) -> int | None:
         try:
@@ -131,25 +131,25 @@ class OfflineDirectory:
         except FormatError:
             return None  # a broker that cannot read it also cleans from the start
 
-    def carry_out(self, directory: str, judgement: Judgement, on_bytes: OnBytes = lambda _: None) -> Outcome:
+    def carry_out(self, directory: str, plan: CleaningPlan, on_bytes: OnBytes = lambda _: None) -> CleanedLog:
         """Compact the log, then delete what retention allows, as a cleaner thread does."""
-        partition = judgement.log.view.partition
+        partition = plan.log.view.partition
         cleaned = None
-        if judgement.compacts:
-            cleaned = self._compact(directory, judgement, on_bytes)
+        if plan.compacts:
+            cleaned = self._compact(directory, plan, on_bytes)
             self._write_checkpoint(partition, cleaned.end_offset)
         # Compaction has merged segments, so the deletable ones are determined again.
-        after = self.judge(directory) if cleaned is not None else judgement
+        after = self.judge(directory) if cleaned is not None else plan
         if after is None:
             raise StorageError("all segments are gone", file=directory)
         if after.deletable:
             self._delete(directory, after)
         gone = {segment.base_offset for segment in after.deletable}
         left = [segment for segment in after.log.view.segments if segment.base_offset not in gone]
-        return Outcome(cleaned, after.deletable, sum(segment.size_bytes for segment in left))
+        return CleanedLog(cleaned, after.deletable, sum(segment.size_bytes for segment in left))
 
-    def _compact(self, directory: str, judgement: Judgement, on_bytes: OnBytes) -> CleanResult:
-        task = CleanTask.of(judgement.dirty, self._now_ms, judgement.log.last_records, self._settings)
+    def _compact(self, directory: str, plan: CleaningPlan, on_bytes: OnBytes) -> CleanResult:
+        task = CleanTask.of(plan.dirty, self._now_ms, plan.log.last_records, self._settings)
         return clean(
             task,
             lambda group: remove(swap_in(directory, group, self._changes), self._changes),
@@ -162,19 +162,17 @@ class OfflineDirectory:
         except FormatError:
             self._cleaned.write({partition: offset})
 
-    def _delete(self, directory: str, judgement: Judgement) -> None:
+    def _delete(self, directory: str, plan: CleaningPlan) -> None:
         """The log start moves first, then segments are deleted, oldest first. So a crash leaves no gap."""
-        view = judgement.log.view
-        kept = view.segments[len(judgement.deletable) :]
+        view = plan.log.view
+        kept = view.segments[len(plan.deletable) :]
         start = kept[0].base_offset if kept else view.log_end_offset
         try:
             if not kept:
                 self._make_segment(directory, start)
             self._raise_log_start(view.partition, start)
             _forget_epochs(directory, start)
-            gone = mark_deleted(
-                directory, [segment.base_offset for segment in judgement.deletable], self._changes
-            )
+            gone = mark_deleted(directory, [segment.base_offset for segment in plan.deletable], self._changes)
             self._changes.sync(directory)
         except OSError as error:
             raise storage_error("segments cannot be deleted", directory, error) from error

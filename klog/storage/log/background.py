@@ -12,7 +12,7 @@ from klog.storage.log.log_map import parent_of
 from klog.storage.log.log_values import FlushedLog, GuardedLog
 from klog.storage.log.scheduler import Scheduler
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 class BackgroundTasks:
@@ -34,7 +34,7 @@ class BackgroundTasks:
             try:
                 log.flush(up_to_offset)
             except (OSError, StorageError) as error:
-                logger.debug("%s could not be flushed: %s", log, error)
+                _log.debug("%s could not be flushed: %s", log, error)
 
         self._scheduler.after(0, flush)
 

@@ -47,7 +47,7 @@ _WITHOUT: Final = {
     FileKind.CLEANER_CHECKPOINT: "compacted logs are cleaned from their starts",
 }
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 class UnknownDirectoryError(StorageError):
@@ -157,28 +157,28 @@ def load_directory(
 def report_recovery(path: str, loaded: Loaded) -> None:
     """Log what loading a log has found and removed."""
     for error in loaded.damage:
-        logger.warning("%s; it is made anew from the batches", error)
+        _log.warning("%s; it is made anew from the batches", error)
     dropped = set(loaded.dropped)
     for finding in loaded.findings:
         if finding.name not in dropped:
-            logger.warning("%s/%s: %s: Kafka %s", path, finding.name, finding.what, finding.kafka)
+            _log.warning("%s/%s: %s: Kafka %s", path, finding.name, finding.what, finding.kafka)
     if dropped:
         names = ", ".join(loaded.dropped)
-        logger.info("%s: recovery removed what holds no records of its own, as Kafka does: %s", path, names)
+        _log.info("%s: recovery removed what holds no records of its own, as Kafka does: %s", path, names)
     if loaded.quarantine is not None:
-        logger.warning("%s: what recovery removed is in %s", path, loaded.quarantine)
+        _log.warning("%s: what recovery removed is in %s", path, loaded.quarantine)
     if loaded.why_lost is not None:
-        logger.warning("%s: what recovery removed is lost: %s", path, loaded.why_lost)
+        _log.warning("%s: what recovery removed is lost: %s", path, loaded.why_lost)
 
 
 def _prune_quarantine(log_directory: str, now_ms: int) -> None:
     try:
         removed = prune(default_root(log_directory), now_ms)
     except OSError as error:
-        logger.warning("%s cannot be tidied up: %s", default_root(log_directory), error)
+        _log.warning("%s cannot be tidied up: %s", default_root(log_directory), error)
         return
     if removed:
-        logger.info(
+        _log.info(
             "%s: removed %d directories with %d bytes: older than 30 days, or the oldest above 10 GiB",
             default_root(log_directory),
             len(removed),
@@ -192,7 +192,7 @@ def _offsets(directory: DataDirectory, kind: FileKind) -> dict[TopicPartition, i
         return directory.read_offsets(kind)
     except FormatError as error:
         path = directory.file(kind)
-        logger.warning("%s: %s; it counts as empty, so %s", path, error.what, _WITHOUT[kind])
+        _log.warning("%s: %s; it counts as empty, so %s", path, error.what, _WITHOUT[kind])
         return {}
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from klog.storage.log.index_files import OffsetIndexFile, TimeIndexFile, TimestampOffset
     from klog.storage.log.open_file import OpenFile
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 _HEADER: Final = BATCH_HEADER_TO_LAST_OFFSET_DELTA
 _MAGICS: Final = range(MAGIC_V2 + 1)
@@ -172,7 +172,7 @@ def _confirmed(segment: IndexedSegment, entry: TimestampOffset) -> bool:
 
 def rebuild_indexes(segment: IndexedSegment, kind: FileKind, what: str) -> None:
     """Write both indexes anew from the batches. Raises `OSError`, `StorageError`."""
-    logger.warning("%s: %s; its segment's indexes are rebuilt", segment.path(kind), what)
+    _log.warning("%s: %s; its segment's indexes are rebuilt", segment.path(kind), what)
     segment.indexes_rebuilt = True
     with io.FileIO(os.dup(segment.file.descriptor)) as file:
         scan = scan_segment(

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _ALL: Final = INT64_MAX
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ def _load(
         try:
             return replace(_trusted(directory, config, settings, files, on_recovery), damage=damage)
         except CorruptRecordError as error:
-            logger.warning("%s; the log is recovered as after an unclean stop", error)
+            _log.warning("%s; the log is recovered as after an unclean stop", error)
             files, recovery_point = list_partition(directory), _ALL
     on_recovery(directory)
     return replace(_recovered(directory, config, settings, files, recovery_point), damage=damage)

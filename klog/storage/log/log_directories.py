@@ -14,7 +14,7 @@ from klog.formats.errors import KlogError, StorageError
 from klog.formats.meta_properties import MetaProperties
 from klog.storage.log.data_directory import DataDirectory, DirectoryLockedError
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 class LogDirectories:
@@ -110,7 +110,7 @@ class LogDirectories:
         """Remember and log why a directory, with so many partitions, is offline."""
         with self._lock:
             self._offline[path] = str(error)
-        logger.error("log directory %s goes offline with %d partitions: %s", path, partitions, error)
+        _log.error("log directory %s goes offline with %d partitions: %s", path, partitions, error)
 
     def release(self) -> None:
         """Unlock all directories."""

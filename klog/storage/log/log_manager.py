@@ -46,7 +46,7 @@ from klog.storage.log.new_logs import force_to_disk
 from klog.storage.log.partition_log import PartitionLog
 from klog.storage.log.scheduler import Scheduler
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 class LogManager:
@@ -379,7 +379,7 @@ class LogManager:
         served = tuple(log.partition for log, is_future in gone if not is_future)
         self._listener.directory_failed(path, served, str(error))
         if all_failed:
-            logger.critical("no log directory is left")
+            _log.critical("no log directory is left")
             self._listener.all_directories_failed()
 
     def stop(self) -> None:

@@ -18,7 +18,7 @@ from klog.storage.log.producers import Producers
 from klog.storage.reading.producer_state import pack_snapshot
 from klog.storage.repair.producer_snapshots import Snapshots
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 class SnapshotFiles:
@@ -84,9 +84,7 @@ class SnapshotFiles:
             {offset: self.path(offset) for offset in present},
             now_ms=now_ms,
             expiration_ms=self._expiration_ms,
-            on_bad=lambda offset, error: logger.warning(
-                "%s: %s; it is removed", self.path(offset), error.what
-            ),
+            on_bad=lambda offset, error: _log.warning("%s: %s; it is removed", self.path(offset), error.what),
         )
         if not replay and not present:
             producers = Producers((), end_offset)

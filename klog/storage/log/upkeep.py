@@ -17,7 +17,7 @@ from klog.storage.log.log_manager import LogManager
 from klog.storage.log.partition_log import PartitionLog
 from klog.storage.log.retention import apply_retention
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 KeptFromCleaner = Callable[[], AbstractContextManager[Collection[TopicPartition]]]
@@ -93,9 +93,9 @@ class Upkeep:
         try:
             return task(log)
         except (OSError, StorageError) as error:
-            logger.debug("%s is left out: %s", log, error)
+            _log.debug("%s is left out: %s", log, error)
         except CorruptRecordError as error:
-            logger.error("%s: %s", log.partition, error)
+            _log.error("%s: %s", log.partition, error)
         return 0
 
 

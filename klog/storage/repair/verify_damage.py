@@ -36,13 +36,13 @@ def judged(damage: Iterable[Problem], others: Iterable[Problem], plan: RecoveryP
 
     `damage` are the problems of batches, `others` those of other files. What only the plan knows is added.
     """
-    outcome = _Outcome(plan)
+    outcome = _Finding(plan)
     problems = [outcome.of_batch(problem) for problem in damage]
     problems += [outcome.of_file(problem) for problem in others]
     return [*problems, *outcome.unsaid(problems)]
 
 
-class _Outcome:
+class _Finding:
     """What a plan does to each file of its partition."""
 
     def __init__(self, plan: RecoveryPlan) -> None:

@@ -116,7 +116,7 @@ def test_a_dry_run_shows_the_plan_and_changes_nothing(log_directory: Path) -> No
     before = contents(log_directory / "c-b.flip-first-0")
     done = klog("recover", "--dry-run", log_directory)
     assert done.returncode == 0
-    assert "cut     00000000000000000000.log at byte 646, 1012 bytes removed" in done.stdout
+    assert "cut     00000000000000000000.log at byte 646, 1,012 bytes removed" in done.stdout
     assert contents(log_directory / "c-b.flip-first-0") == before
     assert not (log_directory.parent / "klog-quarantine").exists()
 

@@ -109,7 +109,7 @@ class Play:
     Records are acknowledged at once with `append_error`, unless `holds_appends`: then `acknowledge` does it.
     """
 
-    def __init__(self, patience_ms: int = 0) -> None:
+    def __init__(self, wait_ms: int = 0) -> None:
         self.now_ms = START_MS
         self.batches: list[bytes] = []
         self.appends: list[HeldAppend] = []
@@ -132,7 +132,7 @@ class Play:
             lambda: self.now_ms,
             self.markers,
             self._next_producer_id,
-            EndWaits(cast(Timer, self.timer), lambda: self.now_ms, patience_ms),
+            EndWaits(cast(Timer, self.timer), lambda: self.now_ms, wait_ms),
         )
         self.partition = TransactionPartition(7, 0, self.services)
         self.requests = TransactionRequests(cast(TransactionCoordinator, self))

@@ -28,7 +28,7 @@ STEPS = st.tuples(
     st.sampled_from(ACTIONS), st.sampled_from(IDS), st.sampled_from([0, 0, 0, 1, 2]), st.integers(0, 3)
 )
 # For how long a request waits for the end of the transaction before.
-PATIENCE_MS = st.sampled_from([0, 20])
+WAIT_MS = st.sampled_from([0, 20])
 ERRORS = (
     ErrorCode.NOT_ENOUGH_REPLICAS,
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -261,11 +261,11 @@ def check_step(before: TransactionRecord | None, after: TransactionRecord | None
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.lists(STEPS, max_size=60), st.sampled_from([0, LAST_EPOCH - 2]), PATIENCE_MS)
+@given(st.lists(STEPS, max_size=60), st.sampled_from([0, LAST_EPOCH - 2]), WAIT_MS)
 def test_transactions_are_decided_once_and_everybody_is_answered(
-    steps, first_epoch: int, patience_ms: int
+    steps, first_epoch: int, wait_ms: int
 ) -> None:
-    history = History(Play(patience_ms))
+    history = History(Play(wait_ms))
     play = history.play
     if first_epoch:
         record = TransactionRecord(
@@ -303,9 +303,9 @@ def test_transactions_are_decided_once_and_everybody_is_answered(
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(STEPS, max_size=60), PATIENCE_MS)
-def test_a_fenced_producer_changes_nothing(steps, patience_ms: int) -> None:
-    history = History(Play(patience_ms))
+@given(st.lists(STEPS, max_size=60), WAIT_MS)
+def test_a_fenced_producer_changes_nothing(steps, wait_ms: int) -> None:
+    history = History(Play(wait_ms))
     for what, transactional_id, which, how in steps:
         newest = history.given.get(transactional_id, [NO_PRODUCER])[-1]
         count = len(history.sent)

@@ -11,12 +11,12 @@ from klog.protocol.error_codes import ErrorCode
 from tests.coordinator.transaction.play import A, B, FakeTimer, Play
 
 NONE = ErrorCode.NONE
-PATIENCE_MS = 20
+WAIT_MS = 20
 
 
 @pytest.fixture
 def play() -> Play:
-    return Play(PATIENCE_MS)
+    return Play(WAIT_MS)
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ class TestWaits:
 
     def test_each_is_let_go_once(self) -> None:
         timer, gone = FakeTimer(), []
-        waits = EndWaits(timer, lambda: 0, PATIENCE_MS)  # type: ignore[arg-type]
+        waits = EndWaits(timer, lambda: 0, WAIT_MS)  # type: ignore[arg-type]
         one, other = self.transaction(), self.transaction()
         assert waits.add(one, lambda: gone.append("first"))
         assert waits.add(other, lambda: gone.append("other"))
@@ -113,7 +113,7 @@ class TestWaits:
 
     def test_the_timer_starts_again_after_a_pause(self) -> None:
         timer, gone = FakeTimer(), []
-        waits = EndWaits(timer, lambda: 0, PATIENCE_MS)  # type: ignore[arg-type]
+        waits = EndWaits(timer, lambda: 0, WAIT_MS)  # type: ignore[arg-type]
         for round_ in range(3):
             assert waits.add(self.transaction(), lambda number=round_: gone.append(number))
             timer.fire()

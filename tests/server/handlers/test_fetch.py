@@ -19,7 +19,7 @@ from klog.protocol.fetch_response import (
     decode_fetch_response,
 )
 from klog.protocol.file_slice import FileSlice
-from klog.protocol.leader_hints import NO_LEADER, LeaderHint, NodeEndpoint
+from klog.protocol.leader_hints import NO_HINT, LeaderHint, NodeEndpoint
 from klog.server.handlers.data.fetch import FetchHandler
 from klog.server.handlers.data.fetch_sessions import FetchSessions
 from tests.server.handlers.parts import (
@@ -435,7 +435,7 @@ class TestWhereThePartitionIsNot:
             LeaderHint(OTHER_BROKER, 6),
         )
         assert response(request).node_endpoints == (NodeEndpoint(OTHER_BROKER, "host2", 9092, "rack2"),)
-        assert fetched(fetch(handler, version=15)).current_leader == NO_LEADER
+        assert fetched(fetch(handler, version=15)).current_leader == NO_HINT
 
     def test_a_fenced_reader_is_told_the_new_epoch(self, broker, handler) -> None:
         broker.lead(epoch=6)

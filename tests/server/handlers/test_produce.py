@@ -8,7 +8,7 @@ from crc32c import crc32c
 from klog.formats.compression import DEFAULT_LIMIT_BYTES, ZSTD
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.errors import MalformedMessageError
-from klog.protocol.leader_hints import NO_LEADER, LeaderHint, NodeEndpoint
+from klog.protocol.leader_hints import NO_HINT, LeaderHint, NodeEndpoint
 from klog.protocol.produce_request import ProduceRequest, encode_produce_request
 from klog.protocol.produce_response import PartitionProduced, decode_produce_response
 from klog.replication.follower import FollowerFetch
@@ -127,7 +127,7 @@ def test_a_follower_answers_with_the_leader_that_it_follows(broker: Broker, hand
 def test_leaders_are_told_from_version_10(broker: Broker, handler: ProduceHandler) -> None:
     broker.tell(leader=OTHER_BROKER, epoch=7)
     result = produced(send(handler, version=9))
-    assert (result.error_code, result.current_leader) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, NO_LEADER)
+    assert (result.error_code, result.current_leader) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, NO_HINT)
 
 
 def test_a_partition_of_a_failed_directory_is_a_storage_error(

@@ -12,7 +12,7 @@ from klog.drivers.marker_queues import (
     Entry,
     MarkerErrors,
     MarkerQueues,
-    Outcome,
+    RoutedEntries,
     Transaction,
     judged,
 )
@@ -84,7 +84,7 @@ def test_what_has_no_leader_waits_to_be_looked_up_again(queues: MarkerQueues, cl
     assert taken(queues, 3) == [(9, {A1})]
 
 
-def judgement(queues: MarkerQueues, broker_id: int, **errors: ErrorCode) -> Outcome:
+def judgement(queues: MarkerQueues, broker_id: int, **errors: ErrorCode) -> RoutedEntries:
     named = {"a0": A0, "a1": A1, "b0": B0}
     return judged(queues.take(broker_id), {9: {named[name]: error for name, error in errors.items()}})
 
@@ -98,7 +98,7 @@ def test_a_partition_that_has_the_marker_or_can_hold_none_is_done(
 ) -> None:
     sent = transaction(markers(A0))
     queues.add(sent)
-    assert judgement(queues, 1, a0=error) == Outcome(done=(Entry(sent, frozenset((A0,))),))
+    assert judgement(queues, 1, a0=error) == RoutedEntries(done=(Entry(sent, frozenset((A0,))),))
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from klog.storage.cleaner.worker import WorkerDiedError, clean_in_worker
 from tests.storage.cleaner.logs import FOREVER_MS, NOW_MS, LogWriter
 from tests.storage.cleaner.test_swap import last_values, records_of
 
-PATIENCE_S = 30
+WAIT_S = 30
 
 
 class DirectoryLog:
@@ -185,7 +185,7 @@ def test_aborting_waits_until_the_cleaning_has_stopped_and_left_no_files(tmp_pat
     def slow(task: Any, on_group: Any, on_bytes: Any) -> Any:
         def watched(advanced: int) -> None:
             started.set()
-            wanted.wait(PATIENCE_S)
+            wanted.wait(WAIT_S)
             on_bytes(advanced)
 
         return clean(task, on_group, watched)
@@ -193,7 +193,7 @@ def test_aborting_waits_until_the_cleaning_has_stopped_and_left_no_files(tmp_pat
     broker = Broker(tmp_path, log, clean=slow)
     broker.cleaner.start()
     try:
-        assert started.wait(PATIENCE_S)
+        assert started.wait(WAIT_S)
         threading.Timer(0.2, wanted.set).start()
         broker.cleaner.abort_and_pause(log.partition)
         assert wanted.is_set()
@@ -211,7 +211,7 @@ def test_threads_clean_what_becomes_dirty_until_they_are_stopped(tmp_path: Path)
     broker.cleaner.start()
     try:
         waiting = threading.Event()
-        for _ in range(PATIENCE_S * 100):
+        for _ in range(WAIT_S * 100):
             if len(broker.checkpoint.read()) == 3:
                 break
             waiting.wait(0.01)

@@ -10,6 +10,7 @@ from typing import Final
 
 from klog.commands.offline.outputs import output_file
 from klog.commands.shared.cells import human_bytes
+from klog.commands.shared.terminal import count_of
 from klog.export.report import Report, report_json
 from klog.formats.names import TopicPartition
 from klog.replicas.splits import Divergence, LostRange, PartitionPlan, Plan
@@ -17,18 +18,13 @@ from klog.replicas.splits import Divergence, LostRange, PartitionPlan, Plan
 _SHOWN: Final = 20
 
 
-def counted(number: int, word: str) -> str:
-    """`1 split`, `2 splits`."""
-    return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
-
-
 def report_text(report: Report) -> str:
     """The report as text."""
-    partitions = counted(len(report.plan.partitions), "partition")
-    written = f"{counted(report.files, 'file')}, {human_bytes(report.written_bytes)}"
+    partitions = count_of(len(report.plan.partitions), "partition")
+    written = f"{count_of(report.files, 'file')}, {human_bytes(report.written_bytes)}"
     speed = f"{report.seconds:.1f} s, {human_bytes(report.rate_bytes_per_second)}/s"
     lines = [
-        f"{counted(report.rows, 'record')} of {partitions} in {written}",
+        f"{count_of(report.rows, 'record')} of {partitions} in {written}",
         f"{human_bytes(report.exported_bytes)} of segments in {speed}",
     ]
     if report.resumed_splits:
@@ -49,14 +45,14 @@ def report_text(report: Report) -> str:
 
 def _misfits(count: int) -> str:
     verb = "does not fit its" if count == 1 else "do not fit their"
-    return f"{counted(count, 'record')} {verb} schema"
+    return f"{count_of(count, 'record')} {verb} schema"
 
 
 def _verdict(report: Report) -> str:
     if report.findings:
         return "the output is wrong"
     if report.lost:
-        ranges = counted(len(report.lost), "range")
+        ranges = count_of(len(report.lost), "range")
         return f"not all is there: {ranges} of the log could not be read; all other records are there"
     return "all is there"
 
@@ -128,7 +124,7 @@ def plan_lines(plan: Plan) -> Iterator[str]:
         key = TopicPartition(partition.topic, partition.partition)
         yield _partition_text(partition, splits[key], sizes[key])
     total_bytes = sum(sizes.values())
-    partitions, all_splits = counted(len(plan.partitions), "partition"), counted(len(plan.splits), "split")
+    partitions, all_splits = count_of(len(plan.partitions), "partition"), count_of(len(plan.splits), "split")
     yield f"{partitions}, {all_splits}, {human_bytes(total_bytes)}"
     yield from loss_text(plan)
 
@@ -143,6 +139,6 @@ def _partition_text(partition: PartitionPlan, splits: int, size_bytes: int) -> s
     name = f"{partition.topic}-{partition.partition}"
     return (
         f"{name}: offsets {partition.start_offset} to {partition.end_offset} "
-        f"({', '.join(marks)}), {counted(splits, 'split')}, {human_bytes(size_bytes)}, "
+        f"({', '.join(marks)}), {count_of(splits, 'split')}, {human_bytes(size_bytes)}, "
         f"from {partition.directories[0]}{replicas}"
     )

@@ -36,7 +36,7 @@ from klog.coordinator.groups.effects import Reply, Schedule, TimerKey
 from klog.coordinator.groups.values import JoinResult, Now, SyncResult
 from klog.protocol.error_codes import ErrorCode
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 Effect: TypeAlias = Reply[JoinResult] | Reply[SyncResult] | Reply[HeartbeatResult] | Schedule | WriteRecords
 
@@ -161,7 +161,7 @@ class GroupEpochs:
         if self._topics is not None:
             metadata_hash = self._topics.hash_of(records.subscribed)
         records.put(RecordKind.EPOCH, value=GroupEpoch(records.epoch + 1, metadata_hash))
-        logger.debug("group %r: epoch %d", self.group_id, records.epoch)
+        _log.debug("group %r: epoch %d", self.group_id, records.epoch)
 
     # -- the target ------------------------------------------------------------------------------------------
 
@@ -267,7 +267,7 @@ class GroupEpochs:
         if now.timer_ms < due_ms:
             self.effects.append(Schedule(timer, due_ms))
             return
-        logger.info(
+        _log.info(
             "group %r: member %s is removed, its %s timed out", self.group_id, timer.member_id, timer.kind
         )
         self._remove(timer.member_id)

@@ -18,15 +18,15 @@ from klog.coordinator.groups.values import (
     CommittedOffset,
     FetchedOffset,
     GroupState,
-    Key,
 )
+from klog.formats.names import PartitionKey
 from klog.protocol.error_codes import ErrorCode
 
 _UNSTABLE: Final = FetchedOffset(error=ErrorCode.UNSTABLE_OFFSET_COMMIT)
 _UNKNOWN: Final = FetchedOffset()
 _NOT_WRITTEN: Final = -1
 
-Commits = Mapping[Key, CommittedOffset]
+Commits = Mapping[PartitionKey, CommittedOffset]
 
 
 class _Pending(NamedTuple):
@@ -50,18 +50,18 @@ class GroupOffsets:
     """The offsets of one group. Not safe for threads."""
 
     def __init__(self) -> None:
-        self._stored: dict[Key, StoredOffset] = {}
+        self._stored: dict[PartitionKey, StoredOffset] = {}
         # The newest commit of each partition that is being written.
-        self._in_flight: dict[Key, CommittedOffset] = {}
+        self._in_flight: dict[PartitionKey, CommittedOffset] = {}
         # By producer id, until its transaction ends.
-        self._transactional: dict[int, dict[Key, _Pending]] = {}
+        self._transactional: dict[int, dict[PartitionKey, _Pending]] = {}
 
     @property
     def count(self) -> int:
         """How many partitions have an offset."""
         return len(self._stored)
 
-    def positions(self) -> list[tuple[Key, int]]:
+    def positions(self) -> list[tuple[PartitionKey, int]]:
         """The partitions and their offsets as they are now; safe without a lock."""
         return [(key, stored.offset) for key, stored in list(self._stored.items())]
 
@@ -89,13 +89,17 @@ class GroupOffsets:
             if self._in_flight.get(key) is commit:
                 del self._in_flight[key]
 
-    def _store(self, key: Key, new: StoredOffset) -> None:
+    def _store(self, key: PartitionKey, new: StoredOffset) -> None:
         old = self._stored.get(key)
         if old is None or old.written_at < new.written_at:
             self._stored[key] = new
 
     def store_all(
-        self, keys: Sequence[Key], offsets: Iterable[tuple[int, int, str]], now_ms: int, first_offset: int
+        self,
+        keys: Sequence[PartitionKey],
+        offsets: Iterable[tuple[int, int, str]],
+        now_ms: int,
+        first_offset: int,
     ) -> None:
         """Take commits that are acknowledged already, one after the other from `first_offset` on.
 
@@ -149,18 +153,20 @@ class GroupOffsets:
 
     # -- loading ---------------------------------------------------------------------------------------------
 
-    def loaded(self) -> dict[Key, StoredOffset]:
+    def loaded(self) -> dict[PartitionKey, StoredOffset]:
         """The committed offsets, for `OffsetLoader`."""
         return self._stored
 
-    def load(self, key: Key, commit: CommittedOffset, batch_offset: int, producer_id: int | None) -> None:
+    def load(
+        self, key: PartitionKey, commit: CommittedOffset, batch_offset: int, producer_id: int | None
+    ) -> None:
         """Take a commit from the log; `producer_id` is that of the transaction that it is part of."""
         if producer_id is None:
             self._stored[key] = StoredOffset(*commit, batch_offset)
         else:
             self._transactional.setdefault(producer_id, {})[key] = _Pending(commit, batch_offset)
 
-    def load_removal(self, key: Key, producer_id: int | None) -> None:
+    def load_removal(self, key: PartitionKey, producer_id: int | None) -> None:
         """Take from the log that an offset was removed."""
         if producer_id is None:
             self._stored.pop(key, None)
@@ -169,18 +175,20 @@ class GroupOffsets:
 
     # -- reading ---------------------------------------------------------------------------------------------
 
-    def committed(self) -> dict[Key, CommittedOffset]:
+    def committed(self) -> dict[PartitionKey, CommittedOffset]:
         """All committed offsets."""
         return {key: _commit(stored) for key, stored in self._stored.items()}
 
-    def fetch(self, keys: Iterable[Key] | None, *, require_stable: bool) -> dict[Key, FetchedOffset]:
+    def fetch(
+        self, keys: Iterable[PartitionKey] | None, *, require_stable: bool
+    ) -> dict[PartitionKey, FetchedOffset]:
         """The answers for these partitions, or for all that have an offset."""
         return {
             key: self._fetch(key, require_stable=require_stable)
             for key in (list(self._stored) if keys is None else keys)
         }
 
-    def _fetch(self, key: Key, *, require_stable: bool) -> FetchedOffset:
+    def _fetch(self, key: PartitionKey, *, require_stable: bool) -> FetchedOffset:
         if require_stable and self._is_pending(key):
             return _UNSTABLE
         stored = self._stored.get(key)
@@ -188,12 +196,12 @@ class GroupOffsets:
             return _UNKNOWN
         return FetchedOffset(stored.offset, stored.leader_epoch, stored.metadata)
 
-    def _is_pending(self, key: Key) -> bool:
+    def _is_pending(self, key: PartitionKey) -> bool:
         return key in self._in_flight or any(key in pending for pending in self._transactional.values())
 
     # -- removal ---------------------------------------------------------------------------------------------
 
-    def remove(self, keys: Iterable[Key]) -> list[Key]:
+    def remove(self, keys: Iterable[PartitionKey]) -> list[PartitionKey]:
         """Forget offsets, also those that are about to be committed; those that were committed."""
         removed = []
         for key in keys:
@@ -205,7 +213,7 @@ class GroupOffsets:
         self._transactional = {each: pending for each, pending in self._transactional.items() if pending}
         return removed
 
-    def remove_all(self) -> list[Key]:
+    def remove_all(self) -> list[PartitionKey]:
         """Forget all; those that were committed."""
         removed = list(self._stored)
         self._stored.clear()
@@ -213,7 +221,7 @@ class GroupOffsets:
         self._transactional.clear()
         return removed
 
-    def remove_expired(self, group: GroupView, now_ms: int, retention_ms: int) -> list[Key]:
+    def remove_expired(self, group: GroupView, now_ms: int, retention_ms: int) -> list[PartitionKey]:
         """Forget the offsets that have expired; which."""
         expired = [
             key

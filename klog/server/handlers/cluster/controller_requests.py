@@ -26,8 +26,8 @@ from klog.server.network.request import Request
 
 _EPOCHS_FROM: Final = 3
 
-Outcome = LeaderAndIsr | ErrorCode
-Outcomes = dict[tuple[UUID | None, int], Outcome]
+AlterPartitionResult = LeaderAndIsr | ErrorCode
+AlterPartitionResults = dict[tuple[UUID | None, int], AlterPartitionResult]
 
 # The fields of an answer for a partition with an error.
 _NO_STATE: Final = LeaderAndIsr(0, 0, (), LeaderRecoveryState.RECOVERED, 0)
@@ -53,7 +53,7 @@ class ControllerRequestsHandler:
         """Have the in-sync replicas written, and answer with what is in force."""
         wanted = entity_of(request)
         states: dict[TopicIdPartition, LeaderAndIsr] = {}
-        refused: Outcomes = {}
+        refused: AlterPartitionResults = {}
         for topic in wanted.topics:
             for each in topic.partitions:
                 if topic.topic_id is None:
@@ -64,11 +64,11 @@ class ControllerRequestsHandler:
                     where = TopicIdPartition(encode_uuid(topic.topic_id.bytes), each.partition_index)
                     states[where] = _state(request, wanted.broker_id, each)
 
-        def answer(results: dict[TopicIdPartition, Outcome] | ErrorCode) -> None:
+        def answer(results: dict[TopicIdPartition, AlterPartitionResult] | ErrorCode) -> None:
             if isinstance(results, ErrorCode):
                 send_answer(request, error_code=results, topics=())
                 return
-            outcomes: Outcomes = dict(refused)
+            outcomes: AlterPartitionResults = dict(refused)
             for where, outcome in results.items():
                 outcomes[UUID(bytes=decode_uuid(where.topic_id)), where.partition] = outcome
             topics = by_topic(outcomes.items(), _partition, topic="topic_id")
@@ -113,7 +113,7 @@ def _state(request: Request, leader: int, each: Entity) -> LeaderAndIsr:
     return LeaderAndIsr(leader, each.leader_epoch, isr, recovery, each.partition_epoch)
 
 
-def _partition(number: int, outcome: Outcome) -> Struct:
+def _partition(number: int, outcome: AlterPartitionResult) -> Struct:
     error, state = (outcome, _NO_STATE) if isinstance(outcome, ErrorCode) else (ErrorCode.NONE, outcome)
     return {
         "partition_index": number,

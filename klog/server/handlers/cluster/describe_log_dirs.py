@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from klog.formats.names import PartitionKey
 from klog.protocol.error_codes import ErrorCode
 from klog.replication.replica_manager import ReplicaManager
 from klog.server.handlers.answers import Struct, by_topic, entity_of, send_answer
-from klog.server.handlers.partition_lookup import Key
 from klog.server.network.request import Request
 from klog.storage.log.log_manager import LogManager
 from klog.storage.log.log_map import HeldLog
@@ -65,13 +65,13 @@ class DescribeLogDirsHandler:
     def handle(self, request: Request) -> None:
         """Answer at once."""
         asked = entity_of(request).topics
-        wanted: set[Key] | None = None
+        wanted: set[PartitionKey] | None = None
         if asked is not None:
             wanted = {(topic.topic, index) for topic in asked for index in topic.partitions}
         results = [self._directory(each, wanted) for each in self.directories()]
         send_answer(request, error_code=ErrorCode.NONE, results=results)
 
-    def _directory(self, directory: HostedDirectory, wanted: set[Key] | None) -> Struct:
+    def _directory(self, directory: HostedDirectory, wanted: set[PartitionKey] | None) -> Struct:
         found = {"log_dir": directory.path, "error_code": ErrorCode.NONE}
         try:
             space = self.space_of(directory.path) if directory.online else None

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from klog.controller.elections import ElectionType
 from klog.controller.events import ElectLeaders
 from klog.formats.names import TopicPartition
 from klog.metadata.cache import MetadataCache
+from klog.protocol.election_type import ElectionType
 from klog.protocol.error_codes import ErrorCode
 from klog.replication.purgatory import Purgatory
 from klog.server.handlers.answers import Struct, by_topic, entity_of, milliseconds, send_answer

@@ -14,7 +14,7 @@ from operator import itemgetter
 from typing import Final
 
 from klog.controller.events import AlterReassignments, ListReassignments
-from klog.controller.reassignments import Outcome
+from klog.controller.reassignments import ReassignmentStart
 from klog.formats.names import TopicPartition
 from klog.metadata.values import ReplicaAssignment
 from klog.protocol.error_codes import ErrorCode
@@ -51,7 +51,9 @@ class PartitionReassignmentsHandler:
         self.put(ListReassignments(partial(_send_running, request), partitions))
 
 
-def _send_outcomes(request: Request, outcomes: Mapping[TopicPartition, Outcome] | ErrorCode) -> None:
+def _send_outcomes(
+    request: Request, outcomes: Mapping[TopicPartition, ReassignmentStart] | ErrorCode
+) -> None:
     if isinstance(outcomes, ErrorCode):
         send_answer(request, error_code=outcomes, error_message=_NOT_CONTROLLER, responses=())
         return
@@ -60,7 +62,7 @@ def _send_outcomes(request: Request, outcomes: Mapping[TopicPartition, Outcome] 
     send_answer(request, error_code=ErrorCode.NONE, error_message="", responses=topics)
 
 
-def _outcome(number: int, outcome: Outcome) -> Struct:
+def _outcome(number: int, outcome: ReassignmentStart) -> Struct:
     error, message = outcome
     return {"partition_index": number, "error_code": error, "error_message": message}
 

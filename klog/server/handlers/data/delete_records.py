@@ -10,12 +10,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from klog.formats.errors import StorageError
+from klog.formats.names import PartitionKey
 from klog.protocol.error_codes import ErrorCode
 from klog.replication.deleting import DelayedDeleteRecords, Deletion
 from klog.replication.partition import PartitionError
 from klog.replication.purgatory import Purgatory
 from klog.server.handlers.answers import Struct, by_topic, entity_of, milliseconds, send_answer
-from klog.server.handlers.partition_lookup import Key, PartitionLookup
+from klog.server.handlers.partition_lookup import PartitionLookup
 from klog.server.handlers.topics.topic_metadata import INTERNAL_TOPICS
 from klog.server.network.request import Request
 
@@ -49,7 +50,7 @@ class DeleteRecordsHandler:
         waiting = [key for key, deletion in deletions.items() if deletion.pending]
         self.purgatory.try_complete_else_watch(operation, waiting)
 
-    def _delete(self, key: Key, offset: int) -> Deletion:
+    def _delete(self, key: PartitionKey, offset: int) -> Deletion:
         lookup = self.lookup
         if not lookup.known(key):
             return _failed(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -69,7 +70,7 @@ def _failed(error: ErrorCode) -> Deletion:
     return Deletion(0, error=error, pending=False)
 
 
-def _answer(request: Request, outcome: Mapping[Key, Deletion]) -> None:
+def _answer(request: Request, outcome: Mapping[PartitionKey, Deletion]) -> None:
     send_answer(request, topics=by_topic(outcome.items(), _result))
 
 

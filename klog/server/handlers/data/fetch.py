@@ -14,6 +14,7 @@ from itertools import groupby
 from typing import Final
 
 from klog.formats.errors import UsageError
+from klog.formats.names import PartitionKey
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.fetch_request import FetchRequest, decode_fetch_request
 from klog.protocol.fetch_response import (
@@ -24,7 +25,7 @@ from klog.protocol.fetch_response import (
     encode_fetch_response,
 )
 from klog.protocol.file_slice import BodyPart, FileSlice
-from klog.protocol.leader_hints import NO_LEADER, NodeEndpoint
+from klog.protocol.leader_hints import NO_HINT, NodeEndpoint
 from klog.replication.follower import FollowerFetch
 from klog.replication.partition import CONSUMER, Partition
 from klog.replication.purgatory import Purgatory
@@ -49,7 +50,7 @@ from klog.server.handlers.data.fetch_sessions import (
     SessionPartition,
     Wanted,
 )
-from klog.server.handlers.partition_lookup import Key, PartitionLookup
+from klog.server.handlers.partition_lookup import PartitionLookup
 from klog.server.logs.replica_selection import RackAwareSelector
 from klog.server.network.request import Request
 from klog.storage.log.cold_reads import ColdReadError
@@ -222,12 +223,12 @@ class FetchHandler:
         partitions = lookup.replicas.partitions
         quiet: list[SessionPartition] = []
         asked = list(context.wanted.items())
-        for key, told in context.told:
-            partition = partitions.get(told.entry.key)
-            if partition is not None and is_quiet(partition, told, limits):
-                quiet.append(told)
+        for key, known in context.known:
+            partition = partitions.get(known.entry.key)
+            if partition is not None and is_quiet(partition, known, limits):
+                quiet.append(known)
             else:
-                asked.append((key, told.entry))
+                asked.append((key, known.entry))
         entries, pending.refused = self._readable(asked)
         pending.quiet = quiet
         if not entries and not quiet:
@@ -264,7 +265,7 @@ class FetchHandler:
         nodes: dict[int, NodeEndpoint] = {}
         answers: Answers = []
         self._count(reads, fetch.replica_id)
-        for topic, several in groupby(told.entry.key[0] for told in pending.quiet):
+        for topic, several in groupby(known.entry.key[0] for known in pending.quiet):
             self._topic_stats[topic].fetches += sum(1 for _ in several)
         for found in reads.fetched:
             entry = found.entry
@@ -279,11 +280,11 @@ class FetchHandler:
             privileged=fetch.replica_id >= 0,
             uses_topic_ids=version >= _TOPIC_IDS_FROM,
         )
-        told = finished.answers
+        answers = finished.answers
         if version < _ZSTD_FROM:
-            told = [(key, self._as_known(str(key[0]), answer)) for key, answer in told]
+            answers = [(key, self._as_known(str(key[0]), answer)) for key, answer in answers]
         response = FetchResponse(
-            _by_topic(version, told),
+            _by_topic(version, answers),
             finished.error,
             finished.session_id,
             0,
@@ -309,13 +310,13 @@ class FetchHandler:
                 if self._is_added(entry.key, replica_id):
                     stats.reassignment_bytes_out += read.size
 
-    def _is_added(self, key: Key, replica_id: int) -> bool:
+    def _is_added(self, key: PartitionKey, replica_id: int) -> bool:
         """Whether a reassignment adds this replica to the partition."""
         partition = self._lookup.replicas.partitions.get(key)
         return partition is not None and replica_id in partition.state.assignment.adding
 
     def _explained(
-        self, request: Request, key: Key, answer: PartitionFetched, nodes: dict[int, NodeEndpoint]
+        self, request: Request, key: PartitionKey, answer: PartitionFetched, nodes: dict[int, NodeEndpoint]
     ) -> PartitionFetched:
         """An error as clients of this version understand it, with the current leader."""
         error = ErrorCode(answer.error_code)
@@ -323,7 +324,7 @@ class FetchHandler:
             hint, endpoint = self._lookup.leader(key, error, request.listener)
             if endpoint is not None:
                 nodes[endpoint.node_id] = endpoint
-            return answer if hint == NO_LEADER else answer._replace(current_leader=hint)
+            return answer if hint == NO_HINT else answer._replace(current_leader=hint)
         if request.api_version < _STORAGE_ERROR_FROM and error is ErrorCode.KAFKA_STORAGE_ERROR:
             return answer._replace(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return answer

@@ -132,14 +132,14 @@ class FetchContext(NamedTuple):
     """How to answer one request: what to read, and the request's session.
 
     `error` is set where the request does not fit its session. An incremental request has a `session`, is for
-    the partitions in `told`, and is answered with what has changed only; any other is for those that it
+    the partitions in `known`, and is answered with what has changed only; any other is for those that it
     names, `wanted`, and asks for a new session where `creates_session` is set.
     """
 
     wanted: Wanted
     error: ErrorCode = ErrorCode.NONE
     session: FetchSession | None = None
-    told: Sequence[tuple[SessionKey, SessionPartition]] = ()
+    known: Sequence[tuple[SessionKey, SessionPartition]] = ()
     request_epoch: int = FINAL_EPOCH
     creates_session: bool = False
 
@@ -234,7 +234,7 @@ class FetchSessions:
             return FetchContext(wanted)
         self._touch(session)
         session.epoch = next_epoch(epoch)
-        return FetchContext({}, session=session, told=tuple(session.partitions.items()), request_epoch=epoch)
+        return FetchContext({}, session=session, known=tuple(session.partitions.items()), request_epoch=epoch)
 
     def find(self, session_id: int, epoch: int, uses_topic_ids: bool) -> FetchSession | None:
         """The session of an incremental request; None if the request does not fit it. Nothing changes."""

@@ -14,13 +14,14 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from klog.formats.errors import CorruptRecordError, StorageError
+from klog.formats.names import PartitionKey
 from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.offset_times import EARLIEST, EARLIEST_LOCAL, LATEST, LATEST_TIERED, MAX_TIMESTAMP
 from klog.replication.partition import CONSUMER, Partition, PartitionError
 from klog.replication.partition_state import ANY_EPOCH
 from klog.server.handlers.answers import Struct, entity_of, send_answer
-from klog.server.handlers.partition_lookup import Key, PartitionLookup
+from klog.server.handlers.partition_lookup import PartitionLookup
 from klog.server.network.request import Request
 from klog.storage.log.partition_log import PartitionLog
 from klog.storage.log.time_lookup import TimedOffset, earliest, first_at_or_after, with_max_timestamp
@@ -80,7 +81,9 @@ class ListOffsetsHandler:
         ]
         send_answer(request, topics=topics)
 
-    def _partition(self, key: Key, asked: Entity, asker: _Asker, times: Mapping[Key, int]) -> Struct:
+    def _partition(
+        self, key: PartitionKey, asked: Entity, asker: _Asker, times: Mapping[PartitionKey, int]
+    ) -> Struct:
         error, found = ErrorCode.NONE, _NOTHING
         starts: tuple[int, ...] = ()
         try:

@@ -18,8 +18,9 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from klog.formats.errors import StorageError
+from klog.formats.names import PartitionKey
 from klog.protocol.error_codes import ErrorCode
-from klog.protocol.leader_hints import NO_LEADER, NodeEndpoint
+from klog.protocol.leader_hints import NO_HINT, NodeEndpoint
 from klog.protocol.produce_request import PartitionRecords, ProduceRequest, Records, decode_produce_request
 from klog.protocol.produce_response import PartitionProduced, ProduceResponse, encode_produce_response
 from klog.replication.acknowledging import DelayedProduce
@@ -35,21 +36,21 @@ from klog.server.handlers.data.produce_screening import (
     screen,
     usual_transaction,
 )
-from klog.server.handlers.partition_lookup import Key, PartitionLookup
+from klog.server.handlers.partition_lookup import PartitionLookup
 from klog.server.handlers.topics.topic_metadata import INTERNAL_TOPICS
 from klog.server.network.request import Request
 from klog.server.transactions.verification import Verification, Verified, produce_refusal
 from klog.storage.log.append_values import AppendError, Origin, OwnLimitError
 from klog.storage.log.verification import UNCHECKED
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 # The client id of Kafka's brokers among themselves. Only this client may write to internal topics.
 ADMIN_CLIENT_ID: Final = "__admin_client"
 HINTS_FROM: Final = 10
 _NO_ERROR: Final = int(ErrorCode.NONE)
 _NO_RECORDS: Final = memoryview(bytearray())
-_NOTHING_REFUSED: Final[Mapping[Key, PartitionProduced]] = {}
+_NOTHING_REFUSED: Final[Mapping[PartitionKey, PartitionProduced]] = {}
 
 # Errors that Kafka answers without a log start offset.
 _BARE: Final = frozenset(
@@ -110,14 +111,14 @@ class ProduceHandler:
         self,
         request: Request,
         produce: ProduceRequest,
-        refused: Mapping[Key, PartitionProduced],
+        refused: Mapping[PartitionKey, PartitionProduced],
         transaction: Transaction,
     ) -> None:
         """Write the records to the partitions that are in their producer's transaction."""
         version = request.api_version
 
         def verified(found: Verified) -> None:
-            unverified: dict[Key, PartitionProduced] = {
+            unverified: dict[PartitionKey, PartitionProduced] = {
                 key: PartitionProduced(key[1], error, error_message=what)
                 for key, verdict in found.errors.items()
                 for error, what in (produce_refusal(verdict, version),)
@@ -128,7 +129,7 @@ class ProduceHandler:
                 # In another thread nobody else would answer.
                 if request.answered:
                     raise
-                logger.exception("%r failed", request)
+                _log.exception("%r failed", request)
                 body = self.failed(request, ErrorCode.UNKNOWN_SERVER_ERROR)
                 if body is None:
                     request.close_connection()
@@ -145,12 +146,12 @@ class ProduceHandler:
         request: Request,
         produce: ProduceRequest,
         asked: Topics,
-        refused: Mapping[Key, PartitionProduced],
-        guards: Mapping[Key, object] | None,
+        refused: Mapping[PartitionKey, PartitionProduced],
+        guards: Mapping[PartitionKey, object] | None,
     ) -> None:
         """Write what is not refused, and answer. `guards` is None if nothing is transactional."""
         now_ms = self._clock_ms()
-        waits: dict[Key, PartitionWait] = {}
+        waits: dict[PartitionKey, PartitionWait] = {}
         topics: Answers = []
         failed = False
         for topic, partitions in asked:
@@ -189,7 +190,13 @@ class ProduceHandler:
     # -- writing ---------------------------------------------------------------------------------------------
 
     def _append(
-        self, key: Key, records: Records, acks: int, now_ms: int, internal: bool, guard: object | None
+        self,
+        key: PartitionKey,
+        records: Records,
+        acks: int,
+        now_ms: int,
+        internal: bool,
+        guard: object | None,
     ) -> tuple[PartitionProduced, int]:
         """Write to one partition; returns the result and the high watermark to wait for (0: none)."""
         index = key[1]
@@ -235,16 +242,16 @@ class ProduceHandler:
     @staticmethod
     def _refuse_all(request: Request, produce: ProduceRequest, refused: RefusedRequestError) -> None:
         if refused.error is ErrorCode.UNKNOWN_SERVER_ERROR:
-            logger.warning("%r is refused with %s: %s", request, refused.error.name, refused.what)
+            _log.warning("%r is refused with %s: %s", request, refused.error.name, refused.what)
         if produce.acks == 0:
             request.close_connection()
         else:
             request.respond(_error_everywhere(request, produce, refused.error, refused.what))
 
     def _wait(
-        self, request: Request, topics: Answers, waits: Mapping[Key, PartitionWait], due_ms: int
+        self, request: Request, topics: Answers, waits: Mapping[PartitionKey, PartitionWait], due_ms: int
     ) -> None:
-        def answer(outcome: Mapping[Key, PartitionWait]) -> None:
+        def answer(outcome: Mapping[PartitionKey, PartitionWait]) -> None:
             final = [
                 (topic, [_after_wait(result, outcome.get((topic, result.partition))) for result in results])
                 for topic, results in topics
@@ -280,7 +287,7 @@ def with_leader(
     hint, endpoint = lookup.leader(key, ErrorCode.NOT_LEADER_OR_FOLLOWER, listener)
     if endpoint is not None:
         nodes[endpoint.node_id] = endpoint
-    return result if hint == NO_LEADER else result._replace(current_leader=hint)
+    return result if hint == NO_HINT else result._replace(current_leader=hint)
 
 
 def _error_everywhere(
@@ -317,6 +324,6 @@ def _refused(partition: int, error: ErrorCode) -> tuple[PartitionProduced, int]:
 def _refusal(partition: int, refused: AppendError, replica: Partition) -> PartitionProduced:
     error = ErrorCode.__members__.get(refused.error, ErrorCode.UNKNOWN_SERVER_ERROR)
     if error is ErrorCode.UNKNOWN_SERVER_ERROR or isinstance(refused, OwnLimitError):
-        logger.warning("%s: records are refused with %s: %s", replica.topic_partition, error.name, refused)
+        _log.warning("%s: records are refused with %s: %s", replica.topic_partition, error.name, refused)
     start = -1 if error in _BARE else replica.log.log_start_offset
     return PartitionProduced(partition, error, -1, -1, start, refused.record_errors, refused.what)

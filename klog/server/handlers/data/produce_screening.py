@@ -26,10 +26,10 @@ from klog.formats.constants import (
     TRANSACTIONAL_BIT,
 )
 from klog.formats.errors import KlogError
+from klog.formats.names import PartitionKey
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.produce_request import PartitionRecords, ProduceRequest, Records
 from klog.protocol.produce_response import PartitionProduced
-from klog.server.handlers.partition_lookup import Key
 from klog.storage.log.append_values import AppendError
 from klog.storage.log.validation import require_possible_tail
 
@@ -57,7 +57,7 @@ class Transaction(NamedTuple):
     """The transactional records of a request: their producer, and the first sequence for each partition."""
 
     producer: Producer
-    sequences: Mapping[Key, int]
+    sequences: Mapping[PartitionKey, int]
 
 
 class Screened(NamedTuple):
@@ -67,7 +67,7 @@ class Screened(NamedTuple):
     """
 
     topics: _Topics
-    refused: Mapping[Key, PartitionProduced]
+    refused: Mapping[PartitionKey, PartitionProduced]
     transaction: Transaction | None = None
 
 
@@ -111,7 +111,7 @@ def usual_transaction(version: int, request: ProduceRequest) -> Transaction | No
     if version < _ZSTD_FROM or request.transactional_id is None:
         return None
     producer = None
-    sequences: dict[Key, int] = {}
+    sequences: dict[PartitionKey, int] = {}
     count = 0
     for topic, partitions in request.topics:
         if not partitions:
@@ -134,7 +134,7 @@ def usual_transaction(version: int, request: ProduceRequest) -> Transaction | No
     return Transaction(Producer(*producer), sequences) if producer and len(sequences) == count else None
 
 
-def screen(version: int, request: ProduceRequest, known: Callable[[Key], bool]) -> Screened:
+def screen(version: int, request: ProduceRequest, known: Callable[[PartitionKey], bool]) -> Screened:
     """Check a request. `known` says whether the cluster has a partition; others are not checked here.
 
     Raises `RefusedRequestError`.
@@ -144,8 +144,8 @@ def screen(version: int, request: ProduceRequest, known: Callable[[Key], bool]) 
         for index, records in partitions:
             _require_first_batch(records, request.transactional_id)
             merged.setdefault(topic, {})[index] = records
-    refused: dict[Key, PartitionProduced] = {}
-    transactional: dict[Key, _Head] = {}
+    refused: dict[PartitionKey, PartitionProduced] = {}
+    transactional: dict[PartitionKey, _Head] = {}
     for topic, named in merged.items():
         for index, records in named.items():
             if known((topic, index)):
@@ -162,7 +162,7 @@ def _is_transactional(head: _Head) -> bool:
     return bool(head.attributes & TRANSACTIONAL_BIT) and head.producer.producer_id > NO_PRODUCER_ID
 
 
-def _transaction(transactional: Mapping[Key, _Head]) -> Transaction | None:
+def _transaction(transactional: Mapping[PartitionKey, _Head]) -> Transaction | None:
     """Raises `RefusedRequestError`."""
     producers = {head.producer for head in transactional.values()}
     if len(producers) > 1:

@@ -10,6 +10,7 @@ import struct
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
+from klog.formats.names import PartitionKey
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.leader_hints import NodeEndpoint
 from klog.protocol.primitives import INT32
@@ -20,7 +21,7 @@ from klog.replication.purgatory import Purgatory
 from klog.replication.replica_waits import PartitionWait
 from klog.server.counters.request_times import ApiCounter
 from klog.server.handlers.data.produce import HINTS_FROM, with_leader
-from klog.server.handlers.partition_lookup import Key, PartitionLookup
+from klog.server.handlers.partition_lookup import PartitionLookup
 from klog.server.network.connection import Connection
 from klog.server.network.request import LateAnswers
 
@@ -51,7 +52,7 @@ class ProduceWaits:
     def wait(
         self,
         connection: Connection,
-        key: Key,
+        key: PartitionKey,
         required_offset: int,
         timeout_ms: int,
         version: int,
@@ -67,7 +68,7 @@ class ProduceWaits:
         """
         late = LateAnswers(connection)
 
-        def replicated(outcome: Mapping[Key, PartitionWait]) -> None:
+        def replicated(outcome: Mapping[PartitionKey, PartitionWait]) -> None:
             error = outcome[key].error
             sent = answers
             if error is not ErrorCode.NONE:
@@ -97,7 +98,7 @@ class ProduceWaits:
         size: int,
         numbers_at: int,
         version: int,
-        key: Key,
+        key: PartitionKey,
         error: ErrorCode,
         listener: str,
     ) -> Iterator[bytes]:

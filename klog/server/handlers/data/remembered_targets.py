@@ -10,12 +10,13 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 from uuid import UUID
 
+from klog.formats.names import PartitionKey
 from klog.metadata.cache import ClusterSnapshot
 from klog.protocol import fetch_response, produce_response
 from klog.protocol.primitives import text_of
 from klog.replication.partition import Partition
 from klog.replication.roles import RoleChange
-from klog.server.handlers.partition_lookup import Key, PartitionLookup
+from klog.server.handlers.partition_lookup import PartitionLookup
 from klog.server.handlers.topics.topic_metadata import INTERNAL_TOPICS
 
 # A topic as it came in a request (its name or the bytes of its id), and the partition.
@@ -30,7 +31,7 @@ class Target:
 
     __slots__ = ("_fetched", "_produced", "is_internal", "key", "partition", "topic_id")
 
-    def __init__(self, key: Key, partition: Partition, topic_id: UUID | None) -> None:
+    def __init__(self, key: PartitionKey, partition: Partition, topic_id: UUID | None) -> None:
         self.key = key
         self.partition = partition
         self.topic_id = topic_id
@@ -62,7 +63,7 @@ class _State:
 
     __slots__ = ("by_id", "by_name", "cluster", "replicas")
 
-    def __init__(self, cluster: ClusterSnapshot, replicas: Mapping[Key, Partition]) -> None:
+    def __init__(self, cluster: ClusterSnapshot, replicas: Mapping[PartitionKey, Partition]) -> None:
         self.cluster = cluster
         self.replicas = replicas
         self.by_name: dict[RawKey, Target] = {}

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from klog.coordinator.groups.commit_runs import GroupCommits
 from klog.coordinator.groups.services import Wait
+from klog.formats.names import PartitionKey
 from klog.metadata.cache import ClusterSnapshot, MetadataCache
 from klog.protocol.apis import ApiKey
 from klog.protocol.commit_run import CommitRun
@@ -27,8 +28,6 @@ from klog.server.counters.request_times import ApiCounter
 from klog.server.network.connection import Connection
 from klog.server.network.request import LateAnswers
 
-Key = tuple[str, int]
-
 
 class _Known:
     """The partitions that one state of the cluster has, as far as commits have named them."""
@@ -38,7 +37,7 @@ class _Known:
     def __init__(self, cluster: ClusterSnapshot) -> None:
         self.cluster = cluster
         # By the name as it came.
-        self.keys: dict[tuple[bytes, int], Key] = {}
+        self.keys: dict[tuple[bytes, int], PartitionKey] = {}
 
 
 class CommitRuns:
@@ -95,12 +94,12 @@ class CommitRuns:
         connection.in_flight = late
         wait(done)
 
-    def _keys(self, run: CommitRun) -> list[Key] | None:
+    def _keys(self, run: CommitRun) -> list[PartitionKey] | None:
         """What the offsets are for; None if the cluster does not know one of the partitions."""
         cluster, known = self._metadata.snapshot, self._known
         if known.cluster is not cluster:
             known = self._known = _Known(cluster)
-        keys: list[Key] = []
+        keys: list[PartitionKey] = []
         for raw in run.partitions():
             key = known.keys.get(raw)
             if key is None:

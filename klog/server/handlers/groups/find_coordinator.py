@@ -21,7 +21,7 @@ from klog.server.handlers.answers import InBackground, answer_of, entity_of, sen
 from klog.server.handlers.topics.auto_creation import AutoTopicCreation
 from klog.server.network.request import Request
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 _SEVERAL_KEYS_FROM: Final = 4
 _SHARE_FROM: Final = 6
@@ -97,7 +97,7 @@ class FindCoordinatorHandler:
         if error not in _CREATED and (topic, error) not in self._logged:
             # Clients are only told that there is no coordinator, and ask again and again.
             self._logged.add((topic, error))
-            logger.warning(
+            _log.warning(
                 "%s cannot be created: %s (%s must not exceed the brokers)", topic, error.name, config
             )
 

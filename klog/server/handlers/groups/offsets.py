@@ -17,8 +17,8 @@ from klog.coordinator.groups.values import (
     CommittedOffset,
     FetchedOffset,
     Identity,
-    Key,
 )
+from klog.formats.names import PartitionKey
 from klog.protocol.entity_fields import Entity, Value
 from klog.protocol.error_codes import ErrorCode
 from klog.server.handlers.answers import Struct, by_topic, entity_of, milliseconds, send_answer
@@ -37,7 +37,7 @@ class OffsetsHandler:
     """
 
     groups: GroupRequests
-    known: Callable[[Key], bool]
+    known: Callable[[PartitionKey], bool]
     clock_ms: Callable[[], int]
 
     def commit(self, request: Request) -> None:
@@ -50,7 +50,7 @@ class OffsetsHandler:
         wanted = commits_of(asked, now_ms, expires_ms)
         commits = {key: commit for key, commit in wanted.items() if self.known(key)}
 
-        def answer(errors: Mapping[Key, ErrorCode]) -> None:
+        def answer(errors: Mapping[PartitionKey, ErrorCode]) -> None:
             unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             answer_errors(request, {key: errors.get(key, unknown) for key in wanted})
 
@@ -101,7 +101,9 @@ class OffsetsHandler:
         answer_errors(request, {} if error else {**wanted, **errors}, error_code=error)
 
 
-def commits_of(asked: Entity, now_ms: int, expires_ms: int = NO_TIMESTAMP) -> dict[Key, CommittedOffset]:
+def commits_of(
+    asked: Entity, now_ms: int, expires_ms: int = NO_TIMESTAMP
+) -> dict[PartitionKey, CommittedOffset]:
     """The offsets that a request commits. If it names a partition twice, the last offset counts."""
     return {
         (topic.name, each.partition_index): CommittedOffset(
@@ -116,7 +118,7 @@ def commits_of(asked: Entity, now_ms: int, expires_ms: int = NO_TIMESTAMP) -> di
     }
 
 
-def _keys_of(topics: Iterable[Entity] | None) -> list[Key] | None:
+def _keys_of(topics: Iterable[Entity] | None) -> list[PartitionKey] | None:
     if topics is None:
         return None
     return [(topic.name, number) for topic in topics for number in topic.partition_indexes]
@@ -132,7 +134,7 @@ def _offset(number: int, fetched: FetchedOffset) -> Struct:
     }
 
 
-def answer_errors(request: Request, errors: Mapping[Key, ErrorCode], **values: Value) -> None:
+def answer_errors(request: Request, errors: Mapping[PartitionKey, ErrorCode], **values: Value) -> None:
     """Answer with the error of each partition."""
     send_answer(request, topics=by_topic(errors.items(), _error), **values)
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from klog.coordinator.groups.transactional_offsets import TransactionalCommit, TransactionalCommits
-from klog.coordinator.groups.values import NO_GENERATION, NO_MEMBER, Identity, Key
+from klog.coordinator.groups.values import NO_GENERATION, NO_MEMBER, Identity
 from klog.coordinator.transactions.values import Producer
+from klog.formats.names import PartitionKey
 from klog.protocol.error_codes import ErrorCode
 from klog.server.handlers.answers import entity_of
 from klog.server.handlers.groups.offsets import answer_errors, commits_of
@@ -31,7 +32,7 @@ class TransactionalOffsetsHandler:
     """
 
     commits: TransactionalCommits
-    known: Callable[[Key], bool]
+    known: Callable[[PartitionKey], bool]
     clock_ms: Callable[[], int]
 
     def commit(self, request: Request) -> None:
@@ -40,7 +41,7 @@ class TransactionalOffsetsHandler:
         wanted = commits_of(asked, self.clock_ms())
         commits = {key: commit for key, commit in wanted.items() if self.known(key)}
 
-        def answer(errors: Mapping[Key, ErrorCode]) -> None:
+        def answer(errors: Mapping[PartitionKey, ErrorCode]) -> None:
             unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             version = request.api_version
             all_errors = {key: _known_to(version, errors.get(key, unknown)) for key in wanted}

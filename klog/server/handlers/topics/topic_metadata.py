@@ -11,10 +11,10 @@ from uuid import UUID
 
 from klog.coordinator.groups.coordinator import CONSUMER_OFFSETS
 from klog.coordinator.transactions.coordinator import TRANSACTION_STATE
+from klog.formats.constants import NO_LEADER
 from klog.formats.names import is_legal_topic
 from klog.metadata import control_requests
 from klog.metadata.cache import ClusterSnapshot
-from klog.metadata.values import NO_LEADER
 from klog.protocol.entity_fields import Value
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.interbroker.update_metadata import UpdateMetadataPartitionState

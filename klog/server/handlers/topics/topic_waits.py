@@ -10,9 +10,9 @@ from collections.abc import Callable, Collection, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeAlias, TypeVar
 
+from klog.formats.constants import NO_LEADER
 from klog.formats.names import TopicPartition
 from klog.metadata.cache import ClusterSnapshot
-from klog.metadata.values import NO_LEADER
 from klog.replication.purgatory import DelayedOperation, Purgatory
 
 ChangedT = TypeVar("ChangedT", bound=Hashable)

@@ -106,7 +106,7 @@ class ProducersHandler:
             return
         transactions = [_wanted_by_broker(each) for each in entity_of(request).transactions]
         ids = [each.transactional_id for each in transactions]
-        answers = _Gathered(len(ids), lambda errors: _answer_broker(request, ids, errors))
+        answers = _PendingAnswers(len(ids), lambda errors: _answer_broker(request, ids, errors))
         for index, wanted in enumerate(transactions):
             refused = self._refused(wanted.partitions, may_be_internal=True)
             self._ask(version, wanted, refused, answers.taker(index))
@@ -169,7 +169,7 @@ class ProducersHandler:
         )
 
 
-class _Gathered:
+class _PendingAnswers:
     """Collects the answers of several transactions; `on_done` gets them when the last has come."""
 
     def __init__(self, count: int, on_done: Callable[[Sequence[PartitionErrors]], None]) -> None:
