@@ -18,7 +18,7 @@ from klog.metadata.errors import MetadataError
 from klog.protocol.apis import ApiKey
 from klog.protocol.election_type import ElectionType
 from klog.protocol.error_codes import ErrorCode
-from klog.protocol.messages import build, encode_request, request_class, request_struct
+from klog.protocol.messages import build, encode_request, request_class
 from tests.simulation import schedule as faults
 from tests.simulation.frames import frame_of, highest_version
 from tests.simulation.schedule import Fault
@@ -222,11 +222,10 @@ def _delete_records(world: World, fault: faults.DeleteRecords) -> None:
 def _delete_records_frame(key: TopicPartition, offset: int) -> bytes:
     api_key = ApiKey.DELETE_RECORDS
     version = highest_version(api_key)
-    partition_class = request_struct(api_key, version, "DeleteRecordsPartition")
-    topic_class = request_struct(api_key, version, "DeleteRecordsTopic")
-    partition = build(partition_class, partition_index=key.partition, offset=offset)
-    topic = build(topic_class, name=key.topic, partitions=(partition,))
+    partition = {"partition_index": key.partition, "offset": offset}
     request = build(
-        request_class(api_key, version), topics=(topic,), timeout=timedelta(milliseconds=_DELETE_TIMEOUT_MS)
+        request_class(api_key, version),
+        topics=({"name": key.topic, "partitions": (partition,)},),
+        timeout=timedelta(milliseconds=_DELETE_TIMEOUT_MS),
     )
     return frame_of(api_key, version, (encode_request(request),))
