@@ -23,6 +23,7 @@ from klog.formats.errors import UsageError
 if TYPE_CHECKING:
     from klog.admin.acls import Wanted
     from klog.admin.requests.acls import Acl, AclOperation, AclResourceType, PatternType
+    from klog.client.cluster import Cluster
 
 app = tool_app(
     "acls",
@@ -166,20 +167,19 @@ def list_acls(
     from klog.admin.requests.acls import describe_acls
 
     filters = filters_to_list(Wanted(resources.found(), resources.pattern()), principal or ())
-    with connection.cluster() as cluster:
 
-        def show() -> None:
-            found = list(dict.fromkeys(acl for each in filters for acl in describe_acls(cluster, each)))
-            if not as_kafka or not output.for_people:
-                output.show([_row(each) for each in found])
-                return
-            if not principal:
-                _print_as_kafka(_CURRENT, found)
-            for name in principal or ():
-                print_line(f"ACLs for principal `{name}`")
-                _print_as_kafka(_CURRENT, [each for each in found if each.principal == name])
+    def show(cluster: Cluster) -> None:
+        found = list(dict.fromkeys(acl for each in filters for acl in describe_acls(cluster, each)))
+        if not as_kafka or not output.for_people:
+            output.show([_row(each) for each in found])
+            return
+        if not principal:
+            _print_as_kafka(_CURRENT, found)
+        for name in principal or ():
+            print_line(f"ACLs for principal `{name}`")
+            _print_as_kafka(_CURRENT, [each for each in found if each.principal == name])
 
-        watch.run(show)
+    watch.over(connection, show)
 
 
 def _row(acl: Acl) -> dict[str, object]:

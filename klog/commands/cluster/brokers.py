@@ -20,6 +20,7 @@ from klog.formats.errors import KlogError
 if TYPE_CHECKING:
     from klog.admin.configs import ConfigEntry
     from klog.admin.requests.cluster_description import ApiRange, BrokerNode
+    from klog.client.cluster import Cluster
 
 app = tool_app(
     "brokers",
@@ -51,19 +52,17 @@ def list_brokers(connection: ConnectionOptions, output: OutputOptions, watch: Wa
 
     silent: list[str] = []
 
-    with connection.cluster() as cluster:
+    def show(cluster: Cluster) -> None:
+        found = describe(cluster).brokers
+        silent[:] = [f"broker {each.node.broker_id}: {each.error}" for each in found if each.error]
+        output.show(
+            [broker_row(each) for each in found],
+            columns=("id", "host", "port", "rack", "isController", "isFenced", "version"),
+        )
+        for error in silent:
+            print_error(error)
 
-        def show() -> None:
-            found = describe(cluster).brokers
-            silent[:] = [f"broker {each.node.broker_id}: {each.error}" for each in found if each.error]
-            output.show(
-                [broker_row(each) for each in found],
-                columns=("id", "host", "port", "rack", "isController", "isFenced", "version"),
-            )
-            for error in silent:
-                print_error(error)
-
-        watch.run(show)
+    watch.over(connection, show)
     if silent:
         raise typer.Exit(1)
 
@@ -93,30 +92,28 @@ def show_configs(
     def is_shown(config: ConfigEntry) -> bool:
         return config.name in names if names else all_ or config.source != "DEFAULT_CONFIG"
 
-    with connection.cluster() as cluster:
-
-        def show() -> None:
-            found = describe(cluster, ConfigEntity(EntityType.BROKERS, str(broker)))
-            if unknown := set(names or ()) - {each.name for each in found}:
-                raise ClientError(
-                    f"broker {broker} has no config {', '.join(sorted(unknown))}",
-                    cure=f"klog brokers configs {broker} --all shows what it has",
-                )
-            output.show(
-                [
-                    {
-                        "name": each.name,
-                        "value": "(sensitive)" if each.is_sensitive and output.for_people else each.value,
-                        "source": each.source,
-                        "isSensitive": each.is_sensitive,
-                        "isReadOnly": each.is_read_only,
-                    }
-                    for each in filter(is_shown, found)
-                ],
-                columns=("name", "value", "source"),
+    def show(cluster: Cluster) -> None:
+        found = describe(cluster, ConfigEntity(EntityType.BROKERS, str(broker)))
+        if unknown := set(names or ()) - {each.name for each in found}:
+            raise ClientError(
+                f"broker {broker} has no config {', '.join(sorted(unknown))}",
+                cure=f"klog brokers configs {broker} --all shows what it has",
             )
+        output.show(
+            [
+                {
+                    "name": each.name,
+                    "value": "(sensitive)" if each.is_sensitive and output.for_people else each.value,
+                    "source": each.source,
+                    "isSensitive": each.is_sensitive,
+                    "isReadOnly": each.is_read_only,
+                }
+                for each in filter(is_shown, found)
+            ],
+            columns=("name", "value", "source"),
+        )
 
-        watch.run(show)
+    watch.over(connection, show)
 
 
 @app.command("api-versions")
@@ -142,27 +139,25 @@ def show_api_versions(
 
     errors: list[KlogError] = []
 
-    with connection.cluster() as cluster:
+    def show(cluster: Cluster) -> None:
+        errors.clear()
+        found: list[tuple[BrokerNode, Sequence[ApiRange]]] = []
+        for node in describe_nodes(cluster).brokers:
+            if broker and node.broker_id not in broker:
+                continue
+            try:
+                found.append((node, describe_apis(cluster.connection(node.broker_id)).apis))
+            except KlogError as error:
+                errors.append(error)
+        if output.for_people:
+            for node, apis in found:
+                typer.echo(described(node, apis))
+        else:
+            output.show([_api_row(node, each) for node, apis in found for each in apis])
+        for each in errors:
+            print_error(each)
 
-        def show() -> None:
-            errors.clear()
-            found: list[tuple[BrokerNode, Sequence[ApiRange]]] = []
-            for node in describe_nodes(cluster).brokers:
-                if broker and node.broker_id not in broker:
-                    continue
-                try:
-                    found.append((node, describe_apis(cluster.connection(node.broker_id)).apis))
-                except KlogError as error:
-                    errors.append(error)
-            if output.for_people:
-                for node, apis in found:
-                    typer.echo(described(node, apis))
-            else:
-                output.show([_api_row(node, each) for node, apis in found for each in apis])
-            for each in errors:
-                print_error(each)
-
-        watch.run(show)
+    watch.over(connection, show)
     if errors:
         raise typer.Exit(1)
 

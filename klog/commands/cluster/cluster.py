@@ -83,8 +83,7 @@ def describe_cluster(
     """
     from klog.admin.clusters import describe
 
-    with connection.cluster() as cluster:
-        watch.run(lambda: _show(describe(cluster), output))
+    watch.over(connection, lambda cluster: _show(describe(cluster), output))
 
 
 def _show(found: ClusterDescription, output: OutputOptions) -> None:
@@ -141,19 +140,17 @@ def show_health(
 
     healthy = True
 
-    with connection.cluster() as cluster:
+    def show(cluster: Cluster) -> None:
+        nonlocal healthy
+        state = examine(cluster)
+        found = problems(state, connect.SYSTEM_CLOCK.wall_ms())
+        healthy = is_healthy(found, strict=strict)
+        if output.for_people:
+            _show_problems(state, found)
+        else:
+            output.show([each.to_json() for each in found])
 
-        def show() -> None:
-            nonlocal healthy
-            state = examine(cluster)
-            found = problems(state, connect.SYSTEM_CLOCK.wall_ms())
-            healthy = is_healthy(found, strict=strict)
-            if output.for_people:
-                _show_problems(state, found)
-            else:
-                output.show([each.to_json() for each in found])
-
-        watch.run(show)
+    watch.over(connection, show)
     if not healthy:
         raise typer.Exit(1)
 

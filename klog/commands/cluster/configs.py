@@ -78,24 +78,23 @@ def describe_configs(
             quota_configs.describe(cluster, parts)
         return
     entity_type, entity = options.entity_or_type()
-    with connection.cluster() as cluster:
 
-        def show() -> None:
-            wanted = entities(cluster, entity_type) if entity is None else [entity]
-            found = [(each, describe(cluster, each, documentation=documentation)) for each in wanted]
-            if as_kafka and output.for_people:
-                _print_as_kafka(found, show_all=all_)
-                return
-            shown = [
-                (each, [entry for entry in entries if all_ or entry.is_set(entity_type)])
-                for each, entries in found
-            ]
-            if output.for_people:
-                _show_all(shown, titles=entity is None, documentation=documentation)
-            else:
-                output.show([_to_json(each, entry) for each, entries in shown for entry in entries])
+    def show(cluster: Cluster) -> None:
+        wanted = entities(cluster, entity_type) if entity is None else [entity]
+        found = [(each, describe(cluster, each, documentation=documentation)) for each in wanted]
+        if as_kafka and output.for_people:
+            _print_as_kafka(found, show_all=all_)
+            return
+        shown = [
+            (each, [entry for entry in entries if all_ or entry.is_set(entity_type)])
+            for each, entries in found
+        ]
+        if output.for_people:
+            _show_all(shown, titles=entity is None, documentation=documentation)
+        else:
+            output.show([_to_json(each, entry) for each, entries in shown for entry in entries])
 
-        watch.run(show)
+    watch.over(connection, show)
 
 
 def _print_as_kafka(found: Sequence[tuple[ConfigEntity, Sequence[ConfigEntry]]], *, show_all: bool) -> None:

@@ -95,17 +95,16 @@ def list_groups(
     from klog.commands.kafka_tools.consumer_groups import listed
 
     states, types = _words("--state", state, admin.STATES), _words("--type", type_, admin.TYPES)
-    with connection.cluster() as cluster:
 
-        def show() -> None:
-            found = admin.list_groups(cluster, states=states, types=types)
-            if output.for_people and (as_kafka or not sys.stdout.isatty()):
-                for line in listed(found, types=type_ is not None, states=state is not None):
-                    print_line(line)
-            else:
-                output.show([_listed_row(each) for each in found], columns=("group", "type", "state"))
+    def show(cluster: Cluster) -> None:
+        found = admin.list_groups(cluster, states=states, types=types)
+        if output.for_people and (as_kafka or not sys.stdout.isatty()):
+            for line in listed(found, types=type_ is not None, states=state is not None):
+                print_line(line)
+        else:
+            output.show([_listed_row(each) for each in found], columns=("group", "type", "state"))
 
-        watch.run(show)
+    watch.over(connection, show)
 
 
 def _listed_row(group: ListedGroup) -> dict[str, object]:
@@ -156,19 +155,18 @@ def describe_groups(
     given = groups.given()
     offsets = not output.for_people or not (shown.members or shown.state)
     failures: list[GroupFailure] = []
-    with connection.cluster() as cluster:
 
-        def show() -> None:
-            names = given or _all_names(cluster)
-            found, failures[:] = admin.describe_groups(cluster, names, offsets=offsets)
-            if not output.for_people:
-                output.show(_described_rows(found, shown, output))
-            elif as_kafka:
-                _print_as_kafka(found, shown)
-            else:
-                _show_described(found, shown)
+    def show(cluster: Cluster) -> None:
+        names = given or _all_names(cluster)
+        found, failures[:] = admin.describe_groups(cluster, names, offsets=offsets)
+        if not output.for_people:
+            output.show(_described_rows(found, shown, output))
+        elif as_kafka:
+            _print_as_kafka(found, shown)
+        else:
+            _show_described(found, shown)
 
-        watch.run(show)
+    watch.over(connection, show)
     _exit_with([failure.error for failure in failures])
 
 

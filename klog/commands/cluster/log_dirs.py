@@ -77,25 +77,24 @@ def log_dirs(
     brokers = [*(broker or ()), *kafka.brokers()]
     as_kafka = kafka.describe and output.for_people
     failed = False
-    with connection.cluster() as cluster:
 
-        def show() -> None:
-            nonlocal failed
-            _check_known(cluster, brokers)
-            if as_kafka:
-                from klog.commands.kafka_tools.log_dirs import querying
+    def show(cluster: Cluster) -> None:
+        nonlocal failed
+        _check_known(cluster, brokers)
+        if as_kafka:
+            from klog.commands.kafka_tools.log_dirs import querying
 
-                print_line(querying())
-            found = _described(cluster, brokers, names, may_miss=as_kafka)
-            if as_kafka:
-                _show_as_kafka(found)
-            elif replicas or names:
-                output.show(_replica_rows(found.dirs), columns=_REPLICA_COLUMNS)
-            else:
-                _show_dirs(found.dirs, output)
-            failed = _tell_failures(found)
+            print_line(querying())
+        found = _described(cluster, brokers, names, may_miss=as_kafka)
+        if as_kafka:
+            _show_as_kafka(found)
+        elif replicas or names:
+            output.show(_replica_rows(found.dirs), columns=_REPLICA_COLUMNS)
+        else:
+            _show_dirs(found.dirs, output)
+        failed = _tell_failures(found)
 
-        watch.run(show)
+    watch.over(connection, show)
     if failed:
         raise typer.Exit(1)
 

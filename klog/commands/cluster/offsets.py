@@ -107,18 +107,17 @@ def offsets(
 
         connection = replace(connection, bootstrap_server=selection.broker_list)
     failed = False
-    with connection.cluster() as cluster:
 
-        def show() -> None:
-            nonlocal failed
-            partitions = _partitions(cluster, topics, wanted, selection)
-            if as_kafka or at is not None:
-                position = LATEST if at is None else at
-                failed = _show_time(cluster, partitions, position, None if as_kafka else output)
-            else:
-                failed = _show_ranges(cluster, partitions, group, output)
+    def show(cluster: Cluster) -> None:
+        nonlocal failed
+        partitions = _partitions(cluster, topics, wanted, selection)
+        if as_kafka or at is not None:
+            position = LATEST if at is None else at
+            failed = _show_time(cluster, partitions, position, None if as_kafka else output)
+        else:
+            failed = _show_ranges(cluster, partitions, group, output)
 
-        watch.run(show)
+    watch.over(connection, show)
     if failed and not as_kafka:
         raise typer.Exit(1)
 

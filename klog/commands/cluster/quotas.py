@@ -20,6 +20,7 @@ from klog.formats.errors import UsageError
 
 if TYPE_CHECKING:
     from klog.admin.requests.client_quotas import QuotaEntity, QuotaFilter
+    from klog.client.cluster import Cluster
 
 app = tool_app(
     "quotas",
@@ -104,28 +105,27 @@ def list_quotas(
     from klog.admin.requests.client_quotas import describe_quotas
 
     filters = list(filters_of(whose.parts()))
-    with connection.cluster() as cluster:
 
-        def show() -> None:
-            found = describe_quotas(cluster, filters, strict=as_kafka and bool(filters))
-            if as_kafka and output.for_people:
-                print_as_kafka(found)
-                return
-            output.show(
-                [
-                    {
-                        "user": _shown(entity.name_of("user")),
-                        "clientId": _shown(entity.name_of("client-id")),
-                        "ip": _shown(entity.name_of("ip")),
-                        "key": key,
-                        "value": int(value) if value.is_integer() else value,
-                    }
-                    for entity, values in found.items()
-                    for key, value in values.items()
-                ]
-            )
+    def show(cluster: Cluster) -> None:
+        found = describe_quotas(cluster, filters, strict=as_kafka and bool(filters))
+        if as_kafka and output.for_people:
+            print_as_kafka(found)
+            return
+        output.show(
+            [
+                {
+                    "user": _shown(entity.name_of("user")),
+                    "clientId": _shown(entity.name_of("client-id")),
+                    "ip": _shown(entity.name_of("ip")),
+                    "key": key,
+                    "value": int(value) if value.is_integer() else value,
+                }
+                for entity, values in found.items()
+                for key, value in values.items()
+            ]
+        )
 
-        watch.run(show)
+    watch.over(connection, show)
 
 
 def _shown(name: str | None) -> str | None:

@@ -78,8 +78,9 @@ def list_topics(
 
     # As with Kafka's tool, a list may be empty.
     selection = topics.selection(exclude_internal=exclude_internal, may_miss=True)
-    with connection.cluster() as cluster:
-        watch.run(lambda: _list(select_topics(cluster, selection), output, as_kafka=as_kafka))
+    watch.over(
+        connection, lambda cluster: _list(select_topics(cluster, selection), output, as_kafka=as_kafka)
+    )
 
 
 def _list(found: Sequence[Topic], output: OutputOptions, *, as_kafka: bool) -> None:
@@ -127,20 +128,19 @@ def describe_topics(
         exclude_internal=exclude_internal, may_miss=if_exists, topic_id=shown.topic_id
     )
     conditions = shown.conditions()
-    with connection.cluster() as cluster:
 
-        def show() -> None:
-            found = _described(cluster, selection, shown, as_kafka=as_kafka)
-            if output.format is OutputFormat.CSV:
-                output.show([row for topic in found for row in _csv_rows(topic)])
-            elif not output.for_people:
-                output.show([topic.to_json() for topic in found])
-            elif as_kafka:
-                _print_as_kafka(cluster, found, shown, with_topics=not conditions.any)
-            else:
-                _show(found)
+    def show(cluster: Cluster) -> None:
+        found = _described(cluster, selection, shown, as_kafka=as_kafka)
+        if output.format is OutputFormat.CSV:
+            output.show([row for topic in found for row in _csv_rows(topic)])
+        elif not output.for_people:
+            output.show([topic.to_json() for topic in found])
+        elif as_kafka:
+            _print_as_kafka(cluster, found, shown, with_topics=not conditions.any)
+        else:
+            _show(found)
 
-        watch.run(show)
+    watch.over(connection, show)
 
 
 def _described(

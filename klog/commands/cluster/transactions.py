@@ -22,6 +22,7 @@ from klog.formats.wording import first_of
 if TYPE_CHECKING:
     from klog.admin.requests.transaction_admin import ActiveProducer, DescribedTransaction, ListedTransaction
     from klog.admin.transactions import OpenTransaction
+    from klog.client.cluster import Cluster
     from klog.formats.names import TopicPartition
 
 app = tool_app(
@@ -71,13 +72,11 @@ def list_transactions(
     """
     from klog.admin.requests.transaction_admin import list_transactions as listed
 
-    with connection.cluster() as cluster:
+    def show(cluster: Cluster) -> None:
+        found = listed(cluster, longer_than_ms=duration_filter)
+        output.show([_listed_row(each) for each in found])
 
-        def show() -> None:
-            found = listed(cluster, longer_than_ms=duration_filter)
-            output.show([_listed_row(each) for each in found])
-
-        watch.run(show)
+    watch.over(connection, show)
 
 
 def _listed_row(found: ListedTransaction) -> dict[str, object]:
@@ -109,12 +108,11 @@ def describe_transaction(
     wanted = transactional_id if name is None else name
     if wanted is None:
         raise missing("ID")
-    with connection.cluster() as cluster:
 
-        def show() -> None:
-            output.show([_described_row(describe(cluster, wanted), connect.SYSTEM_CLOCK.wall_ms())])
+    def show(cluster: Cluster) -> None:
+        output.show([_described_row(describe(cluster, wanted), connect.SYSTEM_CLOCK.wall_ms())])
 
-        watch.run(show)
+    watch.over(connection, show)
 
 
 def _described_row(found: DescribedTransaction, now_ms: int) -> dict[str, object]:
@@ -168,12 +166,11 @@ def describe_producers(
     from klog.admin.transactions import producers
 
     wanted = _partition(topic, partition)
-    with connection.cluster() as cluster:
 
-        def show() -> None:
-            output.show([_producer_row(each) for each in producers(cluster, wanted, broker_id)])
+    def show(cluster: Cluster) -> None:
+        output.show([_producer_row(each) for each in producers(cluster, wanted, broker_id)])
 
-        watch.run(show)
+    watch.over(connection, show)
 
 
 @app.command("find-hanging")
@@ -208,19 +205,18 @@ def find_hanging(
     if partition is not None and topic is None:
         raise missing("--topic TOPIC")
     where = transactions.WherePartitions(topic, partition, broker_id)
-    with connection.cluster() as cluster:
 
-        def show() -> None:
-            found = transactions.find_hanging(
-                cluster,
-                where,
-                max_transaction_timeout * _MS_IN_MINUTE,
-                connect.SYSTEM_CLOCK.wall_ms(),
-                on_leaderless=_note_leaderless,
-            )
-            output.show([_hanging_row(each) for each in found])
+    def show(cluster: Cluster) -> None:
+        found = transactions.find_hanging(
+            cluster,
+            where,
+            max_transaction_timeout * _MS_IN_MINUTE,
+            connect.SYSTEM_CLOCK.wall_ms(),
+            on_leaderless=_note_leaderless,
+        )
+        output.show([_hanging_row(each) for each in found])
 
-        watch.run(show)
+    watch.over(connection, show)
 
 
 def _note_leaderless(partitions: Sequence[TopicPartition]) -> None:

@@ -24,6 +24,7 @@ from klog.formats.errors import FormatError, StorageError, UsageError
 
 if TYPE_CHECKING:
     from klog.admin.requests.scram_users import ScramMechanism, ScramUser, Upsertion
+    from klog.client.cluster import Cluster
 
 app = tool_app(
     "users",
@@ -84,28 +85,27 @@ def list_users(
 
     _check_type(entity_type)
     wanted = [*(users or ()), *([entity_name] if entity_name else ())]
-    with connection.cluster() as cluster:
 
-        def show() -> None:
-            found = describe_users(cluster, wanted or None)
-            if as_kafka and output.for_people:
-                print_credentials(found)
-                return
-            output.show(
-                [
-                    {"user": each.name, "mechanism": name.title, "iterations": count}
-                    for each in found
-                    for name, count in each.iterations.items()
-                ]
+    def show(cluster: Cluster) -> None:
+        found = describe_users(cluster, wanted or None)
+        if as_kafka and output.for_people:
+            print_credentials(found)
+            return
+        output.show(
+            [
+                {"user": each.name, "mechanism": name.title, "iterations": count}
+                for each in found
+                for name, count in each.iterations.items()
+            ]
+        )
+        unknown = sorted(set(wanted) - {each.name for each in found})
+        if unknown:
+            raise ClientError(
+                f"{', '.join(unknown)} {'has' if len(unknown) == 1 else 'have'} no SCRAM credentials",
+                cure="klog users set-password USER makes one",
             )
-            unknown = sorted(set(wanted) - {each.name for each in found})
-            if unknown:
-                raise ClientError(
-                    f"{', '.join(unknown)} {'has' if len(unknown) == 1 else 'have'} no SCRAM credentials",
-                    cure="klog users set-password USER makes one",
-                )
 
-        watch.run(show)
+    watch.over(connection, show)
 
 
 def print_credentials(found: Iterable[ScramUser]) -> None:

@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 import typer
 
@@ -20,6 +21,10 @@ from klog.commands.shared.messages import columns_of, print_error
 from klog.commands.shared.option_sets import flag, optional
 from klog.commands.shared.tables import Row, show_json, show_table
 from klog.formats.errors import KlogError
+
+if TYPE_CHECKING:
+    from klog.client.cluster import Cluster
+    from klog.commands.shared.connection import ConnectionOptions
 
 _PANEL: Final = "Output"
 HOME_AND_CLEAR: Final = "\x1b[H\x1b[2J\x1b[3J"
@@ -106,6 +111,11 @@ class WatchOptions:
         metavar="[SECONDS]",
         without_value={"--watch": "2", "-w": "2"},
     )
+
+    def over(self, connection: ConnectionOptions, show: Callable[[Cluster], None]) -> None:
+        """Call `show` with the cluster as `run` does."""
+        with connection.cluster() as cluster:
+            self.run(partial(show, cluster))
 
     def run(self, show: Callable[[], None], *, sleep_s: Callable[[float], object] = time.sleep) -> None:
         """Call `show` once, or until Ctrl-C. While it repeats, an error is shown and the next try follows."""
