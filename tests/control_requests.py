@@ -36,6 +36,7 @@ def leader_and_isr_state(
     controller_epoch: int = 1,
     leader_epoch: int = 0,
     isr: tuple[int, ...] | None = None,
+    adding: tuple[int, ...] = (),
     is_new: bool = False,
 ) -> LeaderAndIsrPartitionState:
     """One partition, by default with all replicas in sync."""
@@ -47,6 +48,7 @@ def leader_and_isr_state(
         isr=replicas if isr is None else isr,
         partition_epoch=0,
         replicas=replicas,
+        adding_replicas=adding,
         is_new=is_new,
     )
 

@@ -287,6 +287,7 @@ class Broker:
         epoch=0,
         replicas=(BROKER,),
         isr=None,
+        adding=(),
         topic_id=TOPIC_ID,
         tell=True,
     ) -> Partition:
@@ -295,7 +296,7 @@ class Broker:
             self.tell(topic, partition, leader=leader, epoch=epoch, replicas=replicas, topic_id=topic_id)
         where = TopicPartition(topic, partition)
         state = leader_and_isr_state(
-            partition, leader, tuple(replicas), leader_epoch=epoch, isr=isr, is_new=True
+            partition, leader, tuple(replicas), leader_epoch=epoch, isr=isr, adding=adding, is_new=True
         )
         ids = {} if topic_id is None else {topic: topic_id}
         known = self.replicas.partitions.get(where)

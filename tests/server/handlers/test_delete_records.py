@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import timedelta
 
 import pytest
@@ -110,6 +111,19 @@ def test_who_cannot_delete_says_why(broker: Broker) -> None:
         (2, ErrorCode.KAFKA_STORAGE_ERROR, -1),
         (3, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1),
     ]
+
+
+def test_a_disk_that_fails_is_an_error_of_its_partition(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.lead()
+    broker.append(5)
+
+    def fails(*_: object, **__: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "replace", fails)  # of the epochs, which begin later now
+    assert results(send(broker, {0: 5})) == [(0, ErrorCode.KAFKA_STORAGE_ERROR, -1)]
 
 
 class TestFollowers:

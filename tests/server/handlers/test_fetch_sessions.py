@@ -236,6 +236,29 @@ class Cache:
         self.clock.now_ms += milliseconds
 
 
+def test_an_id_that_is_taken_or_means_no_session_is_not_given_again() -> None:
+    cache = Cache(10)
+    ids = iter((7, 7, 0, 7, 8))
+    cache.sessions = FetchSessions(10, cache.clock, lambda: next(ids))
+    assert [cache.create(), cache.create()] == [7, 8]
+
+
+def test_an_answer_to_a_session_that_has_gone_on_changes_nothing() -> None:
+    cache = Cache(10)
+    session = cache.sessions.find(cache.create(), 1, uses_topic_ids=False)
+    assert session is not None
+    before = cache.sessions.find(1, 1, uses_topic_ids=False)
+    entry = FetchEntry(("t", 0), 3, 1)
+    answer = (("t", 0), entry, 5, 0)
+    assert not cache.sessions.answer_one(session, 2, *answer)
+    assert session.partitions["t", 0].entry.offset == 0
+    assert cache.sessions.find(1, 1, uses_topic_ids=False) is before
+    assert cache.sessions.answer_one(session, 1, *answer)
+    assert session.partitions["t", 0].entry == entry
+    cache.sessions.remove(session.id)
+    assert not cache.sessions.answer_one(session, 2, *answer)
+
+
 class TestEviction:
     def test_without_slots_there_are_no_sessions(self) -> None:
         assert Cache(0).create() == 0

@@ -65,7 +65,7 @@ def joined(broker: GroupBroker, version: int = 9, **values: Any):
     return answer_of(request)
 
 
-def sync(broker: GroupBroker, member, version: int = 5):
+def sync(broker: GroupBroker, member, version: int = 5, **values: Any):
     assignment = part_of(
         ApiKey.SYNC_GROUP,
         version,
@@ -80,8 +80,7 @@ def sync(broker: GroupBroker, member, version: int = 5):
         generation_id=member.generation_id,
         member_id=member.member_id,
         group_instance_id=None,
-        protocol_type="consumer",
-        protocol_name="range",
+        **{"protocol_type": "consumer", "protocol_name": "range", **values},
         assignments=(assignment,),
     )
 
@@ -194,6 +193,14 @@ def test_a_refused_member_names_no_protocol(broker, version: int) -> None:
 def test_a_member_gets_its_assignment_in_every_version(broker, version: int) -> None:
     answer = sync(broker, joined(broker), version)
     assert (answer.error_code, answer.assignment) == (NONE, b"mine")
+
+
+@pytest.mark.parametrize("left_out", ["protocol_type", "protocol_name"])
+def test_from_version_5_a_member_must_name_its_protocol(broker, left_out: str) -> None:
+    member = joined(broker)
+    answer = sync(broker, member, **{left_out: None})
+    assert (answer.error_code, answer.assignment) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, b"")
+    assert sync(broker, member, 4).error_code == NONE
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.HEARTBEAT))

@@ -117,6 +117,16 @@ def test_a_partition_on_another_broker_is_answered_with_its_leader(
     assert response.node_endpoints == (NodeEndpoint(OTHER_BROKER, "host2", 9092, "rack2"),)
 
 
+def test_a_leader_that_is_not_alive_is_told_without_an_address(
+    broker: Broker, handler: ProduceHandler
+) -> None:
+    broker.tell(leader=OTHER_BROKER, epoch=7, brokers=[BROKER])
+    response = decode_produce_response(LATEST, send(handler).answer)
+    assert response.topics[0][1][0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert response.topics[0][1][0].current_leader == LeaderHint(OTHER_BROKER, 7)
+    assert response.node_endpoints == ()
+
+
 def test_a_follower_answers_with_the_leader_that_it_follows(broker: Broker, handler: ProduceHandler) -> None:
     broker.lead(leader=OTHER_BROKER, epoch=3, replicas=(BROKER, OTHER_BROKER))
     result = produced(send(handler))

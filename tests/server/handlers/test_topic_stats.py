@@ -74,6 +74,17 @@ def test_what_consumers_and_followers_read_is_counted_apart(broker: Broker, topi
     assert (topic.fetches, topic.bytes_out, topic.replication_bytes_out) == (1, 0, size)
 
 
+def test_what_a_replica_reads_that_a_reassignment_adds_is_counted_as_such(
+    broker: Broker, topic: TopicStats
+) -> None:
+    broker.lead(epoch=1, replicas=(BROKER, OTHER_BROKER), isr=(BROKER,), adding=(OTHER_BROKER,))
+    size = len(b"".join(broker.append(2)))
+    fetch(broker, wants(), replica_id=OTHER_BROKER)
+    assert (topic.replication_bytes_out, topic.reassignment_bytes_out) == (size, size)
+    fetch(broker, wants())
+    assert topic.reassignment_bytes_out == size
+
+
 def test_what_consumers_read_goes_out(broker: Broker, topic: TopicStats) -> None:
     size = len(b"".join(broker.append(2)))
     fetch(broker, wants())

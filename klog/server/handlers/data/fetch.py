@@ -294,13 +294,11 @@ class FetchHandler:
 
     def _count(self, reads: Reads, replica_id: int) -> None:
         for found in reads.fetched:
-            entry, error, read = found.entry, found.error, found.read
+            entry, read = found.entry, found.read
             stats = self._topic_stats[entry.key[0]]
             stats.fetches += 1
-            if error:
-                stats.failed_fetches += error in _FAILURES
-            elif read is None:
-                continue
+            if read is None:
+                stats.failed_fetches += found.error in _FAILURES
             elif replica_id < 0:
                 stats.bytes_out += read.size
             elif read.size:
