@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -391,6 +392,19 @@ class TestEpochs:
         partition.log.advance_log_start(5)
         found = fetched(fetch(handler, wants(offset=4, fetched_epoch=2)))
         assert found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_a_batch_that_cannot_be_found_for_damage_before_it_is_corrupt(
+    broker: Broker, handler: FetchHandler
+) -> None:
+    partition = broker.lead()
+    size_bytes = len(broker.append(3)[0])
+    with (Path(partition.log.directory) / f"{0:020}.log").open("r+b") as log:
+        log.seek(size_bytes + 8)  # the length of the second batch
+        log.write((3).to_bytes(4, "big"))
+    assert fetched(fetch(handler, wants(offset=0, max_bytes=1))).error_code == ErrorCode.NONE
+    found = fetched(fetch(handler, wants(offset=2)))
+    assert (found.error_code, bytes(found.records)) == (ErrorCode.CORRUPT_MESSAGE, b"")
 
 
 class TestWhereThePartitionIsNot:
