@@ -1,6 +1,6 @@
-"""Three klog brokers that are all killed at the same moment: idempotent producers go on as if nothing was.
+"""Three klog brokers meet faults: idempotent producers go on, and each record is there once.
 
-KLOG_TEST_KILL_SECONDS sets how long.
+KLOG_TEST_KILL_SECONDS sets how long all brokers are killed again and again, and how long a leader is stopped.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import signal
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 import pytest
@@ -19,6 +21,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from klog.testing import KlogCluster
 from tests.checker.under_kills import SEED
 from tests.swap.clients import read
+from tests.waiting import eventually
 
 SECONDS: Final = float(os.environ.get("KLOG_TEST_KILL_SECONDS", "10"))
 TOPIC: Final = "t"
@@ -89,28 +92,55 @@ def kill_all(cluster: KlogCluster) -> None:
         cluster.kill(broker_id)
 
 
-def test_producers_go_on_after_all_brokers_were_killed_at_once() -> None:
-    chance = random.Random(SEED)
-    cluster = KlogCluster(3, {"min.insync.replicas": 2, "log.segment.bytes": 1 << 16})
+@pytest.fixture
+def cluster() -> Iterator[KlogCluster]:
+    made = KlogCluster(3, {"min.insync.replicas": 2, "log.segment.bytes": 1 << 16})
     try:
-        cluster.start()
-        cluster.create_topic(TOPIC, PARTITIONS)
-        cluster.await_in_sync(TOPIC)
-        senders = [Sender(cluster.bootstrap_servers, f"s{number}") for number in range(3)]
-        for sender in senders:
-            sender.start()
+        made.start()
+        made.create_topic(TOPIC, PARTITIONS)
+        made.await_in_sync(TOPIC)
+        yield made
+    finally:
+        made.close()
+
+
+@contextmanager
+def sending(cluster: KlogCluster) -> Iterator[None]:
+    """Producers write meanwhile. At the end what they were told is what is there."""
+    senders = [Sender(cluster.bootstrap_servers, f"s{number}") for number in range(3)]
+    for sender in senders:
+        sender.start()
+    yield
+    for sender in senders:
+        sender.stop()
+    assert [error.str() for sender in senders for error in sender.errors] == []
+    written = read(cluster.bootstrap_servers, [(TOPIC, number) for number in range(PARTITIONS)])
+    found = Counter(record.value for log in written.values() for record in log.values())
+    acknowledged = Counter(value for sender in senders for value in sender.acknowledged)
+    assert found == acknowledged
+    assert min(len(sender.acknowledged) for sender in senders) > 100
+
+
+def test_producers_go_on_after_all_brokers_were_killed_at_once(cluster: KlogCluster) -> None:
+    chance = random.Random(SEED)
+    with sending(cluster):
         end_s = time.monotonic() + SECONDS
         while time.monotonic() < end_s:
             time.sleep(chance.uniform(1, 3))
             kill_all(cluster)
             cluster.start()
-        for sender in senders:
-            sender.stop()
-        assert [error.str() for sender in senders for error in sender.errors] == []
-        written = read(cluster.bootstrap_servers, [(TOPIC, number) for number in range(PARTITIONS)])
-        found = Counter(record.value for log in written.values() for record in log.values())
-        acknowledged = Counter(value for sender in senders for value in sender.acknowledged)
-        assert found == acknowledged
-        assert min(len(sender.acknowledged) for sender in senders) > 100
-    finally:
-        cluster.close()
+
+
+def test_a_leader_that_stood_still_has_acknowledged_nothing_that_the_next_one_lacks(
+    cluster: KlogCluster,
+) -> None:
+    stopped = cluster.leader(TOPIC)
+    with sending(cluster):
+        time.sleep(1)
+        cluster.pause(stopped)
+        # Longer than its session: another one leads meanwhile.
+        time.sleep(max(SECONDS, 10))
+        eventually(lambda: cluster.leader(TOPIC) != stopped, TIMEOUT_S)
+        cluster.resume(stopped)
+        cluster.await_in_sync(TOPIC)
+        time.sleep(1)
