@@ -1,3 +1,10 @@
+cimport cython
+
+
+@cython.locals(size=Py_ssize_t, middle=Py_ssize_t, found=tuple)
+cdef Py_ssize_t _up_to(entries, entry, Py_ssize_t low, Py_ssize_t high, value, Py_ssize_t column) except -1
+
+
 cdef class _IndexFile:
     cdef public str path
     cdef public object entry

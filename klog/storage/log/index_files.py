@@ -17,7 +17,6 @@ import mmap
 import operator
 import os
 import struct
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -27,6 +26,8 @@ from klog.formats.packed import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from klog.storage.log.cold_reads import ProbedFile, read_at
 
 _PAGE_BYTES: Final = 4096
+# So many entries of a file that is not mapped are read at once.
+_BLOCK_ENTRIES: Final = 512
 _RANDOM: Final[int | None] = getattr(mmap, "MADV_RANDOM", None)
 
 
@@ -42,6 +43,26 @@ class TimestampOffset(NamedTuple):
 
     timestamp: int
     offset: int
+
+
+Entries = mmap.mmap | bytes | bytearray
+
+
+def _entry(entries: Entries, entry: struct.Struct, number: int) -> tuple[int, int]:
+    first, second = entry.unpack_from(entries, number * entry.size)
+    return first, second
+
+
+def _up_to(entries: Entries, entry: struct.Struct, low: int, high: int, value: int, column: int) -> int:
+    """The number of the first entry above `value` in a column (which ascends), from `low` to `high`."""
+    size, unpack_from = entry.size, entry.unpack_from
+    while low < high:
+        middle = (low + high) // 2
+        if unpack_from(entries, middle * size)[column] <= value:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 class _IndexFile:
@@ -164,25 +185,21 @@ class _IndexFile:
         self._loaded()
 
     def _pair(self, number: int, may_wait: bool = True) -> tuple[int, int]:
-        with self._source() as source:
-            return self._read(source, number, may_wait)
+        if self._map is not None:
+            return _entry(self._map, self.entry, number)
+        with self._opened() as descriptor:
+            return _entry(self._block(descriptor, number, number + 1, may_wait), self.entry, 0)
 
-    def _read(self, source: mmap.mmap | int, number: int, may_wait: bool = True) -> tuple[int, int]:
-        at = number * self.entry.size
-        if isinstance(source, int):
-            data = read_at(self._probed, source, self.path, self.entry.size, at, may_wait=may_wait)
-            if len(data) < self.entry.size:
-                raise CorruptRecordError("entry is not there any more", file=self.path, position_bytes=at)
-            first, second = self.entry.unpack(data)
-        else:
-            first, second = self.entry.unpack_from(source, at)
-        return first, second
+    def _block(self, descriptor: int, low: int, high: int, may_wait: bool) -> bytes | bytearray:
+        """The bytes of some entries."""
+        at, size_bytes = low * self.entry.size, (high - low) * self.entry.size
+        data = read_at(self._probed, descriptor, self.path, size_bytes, at, may_wait=may_wait)
+        if len(data) < size_bytes:
+            raise CorruptRecordError("entry is not there any more", file=self.path, position_bytes=at)
+        return data
 
     @contextlib.contextmanager
-    def _source(self) -> Iterator[mmap.mmap | int]:
-        if self._map is not None:
-            yield self._map
-            return
+    def _opened(self) -> Iterator[int]:
         descriptor = os.open(self.path, os.O_RDONLY)
         try:
             yield descriptor
@@ -191,15 +208,25 @@ class _IndexFile:
 
     def _after(self, value: int, column: int, may_wait: bool = True) -> int:
         """How many entries have at most `value` in a column (which ascends)."""
-        with self._source() as source:
-            return bisect_right(
-                range(self.entries), value, key=lambda n: self._read(source, n, may_wait)[column]
-            )
+        if self._map is not None:
+            return _up_to(self._map, self.entry, 0, self.entries, value, column)
+        low, high = 0, self.entries
+        with self._opened() as descriptor:
+            while high - low > _BLOCK_ENTRIES:
+                middle = (low + high) // 2
+                block = self._block(descriptor, middle, middle + 1, may_wait)
+                if _entry(block, self.entry, 0)[column] <= value:
+                    low = middle + 1
+                else:
+                    high = middle
+            if low < high:
+                block = self._block(descriptor, low, high, may_wait)
+                low += _up_to(block, self.entry, 0, high - low, value, column)
+        return low
 
     def _before(self, value: int, column: int) -> int:
         """How many entries have less than `value` in a column."""
-        with self._source() as source:
-            return bisect_left(range(self.entries), value, key=lambda n: self._read(source, n)[column])
+        return self._after(value - 1, column)
 
     def _relative(self, offset: int) -> int:
         relative = offset - self.base_offset

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from klog.config.broker import BrokerConfig
@@ -20,6 +20,10 @@ ascending = st.lists(st.integers(1, 50), min_size=0, max_size=600).map(
 )
 
 
+# More entries than are read at once.
+MANY = [BASE + 2 * number for number in range(1, 601)]
+
+
 def floor(values: list[int], target: int) -> int:
     return max((n for n, value in enumerate(values) if value <= target), default=-1)
 
@@ -30,6 +34,9 @@ def floor(values: list[int], target: int) -> int:
     rolled=st.booleans(),
     cut=st.integers(0, 30_000),
 )
+@example(MANY, BASE + 2, True, 10)
+@example(MANY, BASE + 602, True, 3010)
+@example(MANY, BASE + 1190, True, 5990)
 def test_an_offset_index_finds_the_last_entry_at_or_below(
     tmp_path_factory: pytest.TempPathFactory, offsets: list[int], target: int, rolled: bool, cut: int
 ) -> None:
