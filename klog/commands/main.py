@@ -143,7 +143,7 @@ COMMANDS: Final = {
 }
 """Maps a subcommand to its module of `klog.commands`.
 
-The command is the module's function of the same name, or its `app` for a group of commands. The help repeats
+The command is the module's function of the same name, or its `app` if it has subcommands. The help repeats
 the first paragraph of the command's own help, so that the list of commands imports none of them.
 """
 
@@ -183,8 +183,8 @@ def _write_help(command: Any, ctx: Any, formatter: Any) -> None:  # noqa: ANN401
     write_help(command, ctx, formatter)
 
 
-class _LazyGroup(TyperGroup):
-    """A group whose commands are imported when they are run, and known by name and help until then."""
+class _LazyCommand(TyperGroup):
+    """A command whose subcommands are imported when they are run, and known by name and help until then."""
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401, ARG002 (click's own signature)
         return list(COMMANDS)
@@ -220,7 +220,7 @@ def _reader_may_end() -> Iterator[None]:
 
 
 app = typer.Typer(
-    cls=_LazyGroup,
+    cls=_LazyCommand,
     name="klog",
     help="Kafka's log, in Python: read, check and repair the files of a Kafka log directory.",
     no_args_is_help=True,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from klog.export.options import ReadOptions
-from klog.spark.rows import RowSource, planned_groups
+from klog.spark.rows import RowSource, planned_tasks
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,7 +23,7 @@ class KlogReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """The tasks. Raises `UsageError` if no partition is found, and `KlogError` with `failOnDataLoss`."""
-        return list(planned_groups(self._source.options))
+        return list(planned_tasks(self._source.options))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""

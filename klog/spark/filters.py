@@ -33,7 +33,7 @@ from pyspark.sql.datasource import (
 from klog.export.options import ReadOptions
 from klog.replicas.splits import Split
 from klog.spark.batch_reader import KlogReader
-from klog.spark.rows import logged_to_stderr, planned_groups
+from klog.spark.rows import logged_to_stderr, planned_tasks
 
 _log = logging.getLogger("klog.spark")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -101,7 +101,7 @@ class FilteringReader(KlogReader):
 
     def partitions(self) -> list[InputPartition]:
         """The tasks, without splits that the filters exclude."""
-        return list(planned_groups(self._source.options, self._pushed.splits))
+        return list(planned_tasks(self._source.options, self._pushed.splits))
 
 
 def _described(filters: Sequence[Filter], rest: Sequence[Filter]) -> str:

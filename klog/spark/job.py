@@ -26,7 +26,7 @@ from klog.formats.errors import KlogError, StorageError, UsageError
 from klog.jobs.processes import Work
 from klog.kernel.kernel import slowness
 from klog.replicas.splits import Split
-from klog.spark.grouping import group_splits
+from klog.spark.dividing import divide_splits
 from klog.spark.worker_python import CURE, choose_python, missing_module
 
 if TYPE_CHECKING:
@@ -111,16 +111,16 @@ class SparkRunner:
         """Yield the results of all tasks when Spark has finished. Raises `KlogError` if a task failed."""
         if not stage.tasks:
             return
-        groups = self._grouped(stage.tasks, stage.split_of)
+        divided = self._divided(stage.tasks, stage.split_of)
         done_bytes, slow_tasks = self.context.accumulator(0), self.context.accumulator(0)
-        table = self.context.parallelize(groups, len(groups)).mapPartitions(
+        table = self.context.parallelize(divided, len(divided)).mapPartitions(
             _on_executor(stage.work, done_bytes, slow_tasks)
         )
         table.setName(f"klog: {stage.what}")
         with _progress_reported(done_bytes, watcher), self._described(_described(stage)):
             results = _collected(table.collect)
         if slow_tasks.value:
-            _log.warning(SLOW_TASKS, slow_tasks.value, len(groups))
+            _log.warning(SLOW_TASKS, slow_tasks.value, len(divided))
         for result in results:
             if isinstance(result, _Failed):
                 raise result.error
@@ -136,14 +136,14 @@ class SparkRunner:
         finally:
             self.context.setLocalProperty(_DESCRIPTION, before)  # type: ignore[arg-type]
 
-    def _grouped(self, tasks: Sequence[TaskT], split_of: Callable[[TaskT], Split]) -> list[list[TaskT]]:
+    def _divided(self, tasks: Sequence[TaskT], split_of: Callable[[TaskT], Split]) -> list[list[TaskT]]:
         """The tasks for Spark, the longest first, so that short ones run at the end."""
         by_number = {split_of(task).number: task for task in tasks}
-        groups = group_splits(
+        divided = divide_splits(
             (split_of(task) for task in tasks), self.target_bytes, self.context.defaultParallelism
         )
-        groups.sort(key=lambda group: -sum(split.length_bytes for split in group))
-        return [[by_number[split.number] for split in group] for group in groups]
+        divided.sort(key=lambda several: -sum(split.length_bytes for split in several))
+        return [[by_number[split.number] for split in several] for several in divided]
 
 
 def _described(stage: Stage[TaskT, ResultT]) -> str:
@@ -158,11 +158,11 @@ def _described(stage: Stage[TaskT, ResultT]) -> str:
 def _on_executor(
     work: Work[TaskT, ResultT], done_bytes: Accumulator[int], slow_tasks: Accumulator[int]
 ) -> Callable[[Iterable[list[TaskT]]], Iterator[ResultT | _Failed]]:
-    def run(groups: Iterable[list[TaskT]]) -> Iterator[ResultT | _Failed]:
+    def run(divided: Iterable[list[TaskT]]) -> Iterator[ResultT | _Failed]:
         if slowness() is not None:  # of the executor's klog, which may be another than the driver's
             slow_tasks.add(1)
-        for group in groups:
-            for task in group:
+        for several in divided:
+            for task in several:
                 try:
                     yield work(task, done_bytes.add)
                 except StorageError:

@@ -1,7 +1,7 @@
 """Plans and reads rows for Spark: the common part of the readers of batches and of streams.
 
-On the driver, splits are planned and grouped to tasks. A task reads its group to Arrow, in the columns of the
-schema that Spark requests. Losses are logged, or raised with `failOnDataLoss`.
+On the driver, splits are planned and divided into tasks. A task reads its splits to Arrow, in the columns of
+the schema that Spark requests. Losses are logged, or raised with `failOnDataLoss`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from klog.export.options import ReadOptions
 from klog.formats.errors import KlogError, UsageError
 from klog.kernel.kernel import slowness
 from klog.replicas.splits import LostRange, Plan, Split
-from klog.spark.grouping import group_splits
+from klog.spark.dividing import divide_splits
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,7 +29,7 @@ _log = logging.getLogger("klog.spark")
 
 
 @dataclass(frozen=True)
-class SplitGroup(InputPartition):
+class TaskSplits(InputPartition):
     """The splits that one task reads."""
 
     splits: tuple[Split, ...]
@@ -79,7 +79,7 @@ class RowSource:
 
         return to_arrow_schema(self.schema, timezone="UTC")
 
-    def rows(self, group: InputPartition) -> Iterator[pa.RecordBatch]:
+    def rows(self, task: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a task. Logs losses; with `failOnDataLoss` raises the first one as a
         `KlogError`."""
         from klog.export.reader import read_split
@@ -87,7 +87,7 @@ class RowSource:
         if (slow := slowness()) is not None:
             _log.warning("%s", slow)  # in the executor's log: a task of a source has no other way to tell
         # If there is no partition, Spark makes one itself.
-        for split in group.splits if isinstance(group, SplitGroup) else ():
+        for split in task.splits if isinstance(task, TaskSplits) else ():
             columns = self.arrow_schema.names
             rows = read_split(
                 split, self.options, columns=columns, on_lost=log_lost, on_repaired=_log_repaired
@@ -120,9 +120,9 @@ def _same_type(left: pa.DataType, right: pa.DataType) -> bool:
     return bool(left.equals(right))
 
 
-def planned_groups(
+def planned_tasks(
     options: ReadOptions, narrow: Callable[[Sequence[Split]], Sequence[Split]] = lambda splits: splits
-) -> Iterator[SplitGroup]:
+) -> Iterator[TaskSplits]:
     """Yield tasks for the current records; `narrow` may leave out splits or parts of them.
 
     Raises `UsageError` if no partition is found, and with `failOnDataLoss` the first problem or loss.
@@ -131,8 +131,8 @@ def planned_groups(
 
     planned = plan(options)
     check_loss(planned, options)
-    for group in group_splits(narrow(planned.splits), options.target_split_bytes, options.min_partitions):
-        yield SplitGroup(group)
+    for task in divide_splits(narrow(planned.splits), options.target_split_bytes, options.min_partitions):
+        yield TaskSplits(task)
 
 
 def check_loss(planned: Plan, options: ReadOptions) -> None:

@@ -32,8 +32,8 @@ from klog.export.planner import plan
 from klog.formats.errors import StorageError, UsageError
 from klog.formats.names import TopicPartition
 from klog.replicas.splits import PartitionPlan, Plan, Split
-from klog.spark.grouping import group_splits
-from klog.spark.rows import RowSource, SplitGroup
+from klog.spark.dividing import divide_splits
+from klog.spark.rows import RowSource, TaskSplits
 from klog.spark.stream_offsets import (
     Available,
     JsonOffsets,
@@ -112,8 +112,8 @@ class KlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return []
         splits = _within(self._plan_from(start).splits, wanted)
         options = self._source.options
-        groups = group_splits(splits, options.target_split_bytes, options.min_partitions)
-        return [SplitGroup(group) for group in groups]
+        tasks = divide_splits(splits, options.target_split_bytes, options.min_partitions)
+        return [TaskSplits(task) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""

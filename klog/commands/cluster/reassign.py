@@ -7,6 +7,6 @@ subcommands are in `klog.commands.cluster.reassigning`.
 from __future__ import annotations
 
 from klog.commands.cluster.reassigning import checking, executing, generating, listing, planning, watching
-from klog.commands.cluster.reassigning.group import app
+from klog.commands.cluster.reassigning.app import app
 
 __all__ = ["app", "checking", "executing", "generating", "listing", "planning", "watching"]

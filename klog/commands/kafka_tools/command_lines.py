@@ -1,4 +1,4 @@
-"""Groups of subcommands that also accept the command lines of Kafka's own tools.
+"""Commands with subcommands that also accept the command lines of Kafka's own tools.
 
 `kafka-topics --create --topic orders` is `klog topics create orders` here. It also works if only the name of
 the program changes: the flag that names the action becomes the subcommand, which then behaves and prints as
@@ -27,8 +27,8 @@ AsKafka = Annotated[bool, typer.Option(_AS_KAFKA, hidden=True)]
 """Whether the action was named by a flag, as for Kafka's tool."""
 
 
-class _ToolGroup(TyperGroup):
-    """A group with `actions`: the subcommand that each flag of Kafka's tool stands for.
+class _ToolCommand(TyperGroup):
+    """A command with `actions`: the subcommand that each flag of Kafka's tool stands for.
 
     `default` is the subcommand for a command line that names none.
     """
@@ -63,7 +63,7 @@ def _default_entities_as_names(args: Sequence[str]) -> list[str]:
 
 
 def _names_a_command(args: Sequence[str], subcommands: Collection[str]) -> bool:
-    """Whether the first argument names a subcommand, right or wrong, or asks for the group's help."""
+    """Whether the first argument names a subcommand, right or wrong, or asks for the help."""
     if not args:
         return False
     return args[0] in ("-h", "--help") or args[0] in subcommands or not args[0].startswith("-")
@@ -94,9 +94,9 @@ def tool_app(
 
     `default` is the subcommand that runs if the command line names none.
     """
-    group: type[TyperGroup] = type("ToolGroup", (_ToolGroup,), {"actions": actions, "default": default})
+    command: type[TyperGroup] = type("ToolCommand", (_ToolCommand,), {"actions": actions, "default": default})
     return CommandGroup(
-        cls=group,
+        cls=command,
         name=name,
         help="\n\n    ".join((f"{summary}\n\nExamples:", *examples)),
         add_completion=False,

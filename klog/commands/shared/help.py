@@ -22,7 +22,7 @@ _EXAMPLE: Final = re.compile(r"\s*(?:klog|spark-submit|tail) ")
 
 
 def write_help(command: Any, context: Any, formatter: Any) -> None:  # noqa: ANN401 (click's, of typer's version)
-    """Write the help of a command or group; takes the place of click's `format_help`."""
+    """Write the help of a command; takes the place of click's `format_help`."""
     width = min(_MOST_COLUMNS, shutil.get_terminal_size().columns)
     lines = [f"Usage: {usage(context)}", *_text(command.help or "", width)]
     panels: dict[str, list[tuple[str, str]]] = {}
@@ -107,11 +107,11 @@ def _plain(value: object) -> object:
     return value.value if isinstance(value, Enum) else value
 
 
-def _commands(group: Any, context: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401
-    for name in group.list_commands(context):
-        command = group.get_command(context, name)
-        if not command.hidden:
-            yield name, " ".join((command.help or "").split("\n\n")[0].split())
+def _commands(command: Any, context: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401
+    for name in command.list_commands(context):
+        subcommand = command.get_command(context, name)
+        if not subcommand.hidden:
+            yield name, " ".join((subcommand.help or "").split("\n\n")[0].split())
 
 
 def _rows(rows: Iterable[tuple[str, str]], width: int) -> Iterator[str]:

@@ -1,6 +1,6 @@
-"""Lets several commands share a group of options, so that each option is stated once.
+"""Lets several commands share a set of options, so that each option is stated once.
 
-A group is a dataclass whose fields are annotated as typer's options, or stated with `optional`. A command
+A set is a dataclass whose fields are annotated as typer's options, or stated with `optional`. A command
 of a `CommandGroup` takes the dataclass as one parameter, and may state options of its own as defaults.
 """
 
@@ -60,7 +60,7 @@ def optional(
     hidden: bool = False,
     without_value: Mapping[str, str] | None = None,
 ) -> _Value:
-    """The default of a field of a group, or of a parameter of a command, that is an option (see `option`).
+    """The default of a field of a set, or of a parameter of a command, that is an option (see `option`).
 
     `without_value` has the values that names of the option stand for if none follows.
     """
@@ -92,7 +92,7 @@ def flag(summary: str, *names: str, panel: str | None = None, hidden: bool = Fal
 
 
 class CommandGroup(typer.Typer):
-    """Subcommands that take groups of options."""
+    """Subcommands that take sets of options."""
 
     def command(self, name: str, **values: Any) -> Callable[[Command], Command]:  # type: ignore[override]  # noqa: ANN401
         """Add a function as a subcommand; `values` are further ones of typer's commands."""
@@ -106,18 +106,18 @@ class CommandGroup(typer.Typer):
 
 
 def expand_options(command: Command) -> tuple[Command, dict[str, str]]:
-    """The command with the options of its groups in the order of its parameters.
+    """The command with the options of its sets in the order of its parameters.
 
     Also the values of options that may have none, by the names of the options.
     """
     signature = inspect.signature(command, eval_str=True)
-    groups: dict[str, type[Any]] = {}
+    sets: dict[str, type[Any]] = {}
     options: list[Parameter] = []
     alone: dict[str, str] = {}
     for parameter in signature.parameters.values():
         kind = parameter.annotation
         if isinstance(kind, type) and is_dataclass(kind):
-            groups[parameter.name] = kind
+            sets[parameter.name] = kind
             options += _options_of(kind)
             alone |= _alone(*fields(kind))
         elif isinstance(parameter.default, Field):
@@ -129,8 +129,8 @@ def expand_options(command: Command) -> tuple[Command, dict[str, str]]:
     @wraps(command)
     def run(**values: object) -> None:
         made = {
-            name: group(**{each.name: values.pop(each.name) for each in fields(group) if each.name in values})
-            for name, group in groups.items()
+            name: kind(**{each.name: values.pop(each.name) for each in fields(kind) if each.name in values})
+            for name, kind in sets.items()
         }
         command(**values, **made)
 
@@ -143,9 +143,9 @@ def _alone(*declared: Field[Any]) -> dict[str, str]:
     return {name: value for each in declared for name, value in each.metadata.get(_ALONE, {}).items()}
 
 
-def _options_of(group: type[Any]) -> list[Parameter]:
-    types = get_type_hints(group, include_extras=True)
-    return [_declared(each.name, each, types[each.name]) for each in fields(group)]
+def _options_of(kind: type[Any]) -> list[Parameter]:
+    types = get_type_hints(kind, include_extras=True)
+    return [_declared(each.name, each, types[each.name]) for each in fields(kind)]
 
 
 def _declared(name: str, declared: Field[Any], kind: Any) -> Parameter:  # noqa: ANN401 (a type, or Annotated)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from klog.coordinator.groups.commit_run import CommitRun
 from klog.coordinator.groups.coordinator import GroupCoordinator
 from klog.coordinator.groups.services import Wait
 from klog.formats.names import PartitionKey
-from klog.protocol.commit_run import CommitRun
 from klog.protocol.error_codes import ErrorCode
 
 

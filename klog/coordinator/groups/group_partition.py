@@ -12,6 +12,7 @@ from functools import partial
 from typing import Final
 
 from klog.coordinator.groups.classic.group import Group, load_group
+from klog.coordinator.groups.commit_run import CommitRun
 from klog.coordinator.groups.consumer import epochs
 from klog.coordinator.groups.consumer.conversion import downgrade, may_downgrade
 from klog.coordinator.groups.consumer.group import ConsumerGroup
@@ -34,7 +35,6 @@ from klog.coordinator.groups.writing import commit_error, consumer_error, group_
 from klog.coordinator.runtime.tasks import OrderedEffects
 from klog.formats.errors import FormatError
 from klog.formats.names import PartitionKey
-from klog.protocol.commit_run import CommitRun
 from klog.protocol.error_codes import ErrorCode
 from klog.replication.internal_append import Appended, WrittenRun
 

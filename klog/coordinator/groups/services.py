@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 
 from klog.coordinator.groups.classic.rebalance import GroupLimits
+from klog.coordinator.groups.commit_run import CommitRun
 from klog.coordinator.groups.consumer.topics import NO_TOPICS, Topics
 from klog.coordinator.groups.consumer.values import ConsumerGroupSettings
 from klog.coordinator.groups.values import Now
@@ -15,7 +16,6 @@ from klog.coordinator.groups.writing import Writer
 from klog.coordinator.runtime.log_reading import no_pause
 from klog.coordinator.runtime.ownership import WhenReplicated, always_replicated
 from klog.coordinator.transactions.values import NO_PRODUCER, Producer
-from klog.protocol.commit_run import CommitRun
 from klog.protocol.error_codes import ErrorCode
 from klog.replication.internal_append import Appended, WrittenRun
 from klog.replication.purgatory import Timer

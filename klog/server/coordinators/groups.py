@@ -9,6 +9,7 @@ from typing import Final
 
 from klog.config.broker import BrokerConfig
 from klog.coordinator.groups.classic.rebalance import GroupLimits
+from klog.coordinator.groups.commit_run import CommitRun
 from klog.coordinator.groups.coordinator import CONSUMER_OFFSETS, GroupCoordinator, GroupSettings
 from klog.coordinator.groups.record_versions import record_versions
 from klog.coordinator.groups.services import Append, GroupServices, OnAppended
@@ -20,7 +21,6 @@ from klog.formats.errors import StorageError
 from klog.formats.names import TopicPartition
 from klog.metadata.cache import ClusterSnapshot
 from klog.metadata.store import MetadataStore
-from klog.protocol.commit_run import CommitRun
 from klog.protocol.error_codes import ErrorCode
 from klog.replication.internal_append import InternalAppends, WrittenRun
 from klog.replication.purgatory import Timer

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from klog.commands.cluster.reassigning.group import app
+from klog.commands.cluster.reassigning.app import app
 from klog.commands.cluster.reassigning.options import AssignmentFile, LogDirTimeout, PreserveThrottles
 from klog.commands.kafka_tools.command_lines import AsKafka
 from klog.commands.shared.connection import ConnectionOptions

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from klog.commands.cluster.reassigning.group import app
+from klog.commands.cluster.reassigning.app import app
 from klog.commands.cluster.reassigning.plan_options import broker_list
 from klog.commands.kafka_tools.command_lines import AsKafka
 from klog.commands.shared.connection import ConnectionOptions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from klog.commands.cluster.reassigning.group import app
+from klog.commands.cluster.reassigning.app import app
 from klog.commands.kafka_tools.command_lines import AsKafka
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_line, print_note

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from klog.commands.cluster.reassigning.group import app
+from klog.commands.cluster.reassigning.app import app
 from klog.commands.cluster.reassigning.plan_options import GoalOptions, Rollback, Tolerance, broker_list
 from klog.commands.cluster.topic_options import AnyTopics
 from klog.commands.shared.connection import ConnectionOptions

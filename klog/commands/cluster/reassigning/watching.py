@@ -8,7 +8,7 @@ from enum import StrEnum
 
 import typer
 
-from klog.commands.cluster.reassigning.group import app
+from klog.commands.cluster.reassigning.app import app
 from klog.commands.cluster.reassigning.options import AssignmentFile
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import columns_of, print_note, print_report

@@ -127,7 +127,7 @@ class RegisteredFields:
     def decode(self, values: Sequence[bytes | None]) -> Texts:
         """Decode a list of framed data."""
         found = Texts({}, {})
-        groups: dict[tuple[int, tuple[int, ...]], dict[int, bytes]] = {}
+        by_place: dict[tuple[int, tuple[int, ...]], dict[int, bytes]] = {}
         for row, value in enumerate(values):
             if value is None:
                 continue
@@ -139,9 +139,9 @@ class RegisteredFields:
             except DecodeError as error:
                 found.errors[row] = str(error)
             else:
-                groups.setdefault(place, {})[row] = data
-        for place, rows in groups.items():
-            self._decode_group(place, rows, found)
+                by_place.setdefault(place, {})[row] = data
+        for place, rows in by_place.items():
+            self._decode_rows(place, rows, found)
         return found
 
     def _framed(self, value: bytes) -> tuple[tuple[int, tuple[int, ...]], bytes]:
@@ -160,7 +160,7 @@ class RegisteredFields:
         path, start = message_path(data)
         return (schema_id, tuple(path)), data[start:]
 
-    def _decode_group(
+    def _decode_rows(
         self, place: tuple[int, tuple[int, ...]], rows: Mapping[int, bytes], found: Texts
     ) -> None:
         decoder = self._decoder(place)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klog.replicas.splits import Split
-from klog.spark.grouping import OPENING_BYTES, cost_bytes, group_splits
+from klog.spark.dividing import OPENING_BYTES, cost_bytes, divide_splits
 
 TARGET_BYTES = 64 << 20
 
@@ -25,28 +25,28 @@ def splits_of(lengths: list[int]) -> list[Split]:
 )
 def test_every_split_is_in_one_task_and_in_order(lengths: list[int], least: int | None, target: int) -> None:
     splits = splits_of(lengths)
-    groups = group_splits(reversed(splits), target, least)
-    assert [split for group in groups for split in group] == splits
-    assert all(groups)
-    assert len(groups) >= min(least or 0, len(splits))
+    tasks = divide_splits(reversed(splits), target, least)
+    assert [split for task in tasks for split in task] == splits
+    assert all(tasks)
+    assert len(tasks) >= min(least or 0, len(splits))
 
 
 @given(st.lists(st.integers(0, TARGET_BYTES), min_size=1, max_size=200))
 def test_no_task_is_more_than_half_a_split_beyond_the_target(lengths: list[int]) -> None:
-    for group in group_splits(splits_of(lengths), TARGET_BYTES):
-        assert sum(map(cost_bytes, group)) <= 1.5 * (TARGET_BYTES + OPENING_BYTES)
+    for task in divide_splits(splits_of(lengths), TARGET_BYTES):
+        assert sum(map(cost_bytes, task)) <= 1.5 * (TARGET_BYTES + OPENING_BYTES)
 
 
 def test_a_thousand_tiny_segments_are_a_few_tasks_and_not_one() -> None:
-    groups = group_splits(splits_of([100] * 1000), TARGET_BYTES)
-    sizes = [len(group) for group in groups]
+    tasks = divide_splits(splits_of([100] * 1000), TARGET_BYTES)
+    sizes = [len(task) for task in tasks]
     assert len(sizes) == 16
     assert max(sizes[:-1]) - min(sizes[:-1]) <= 1
 
 
 def test_splits_of_the_target_size_have_a_task_each() -> None:
-    assert len(group_splits(splits_of([TARGET_BYTES] * 7), TARGET_BYTES)) == 7
+    assert len(divide_splits(splits_of([TARGET_BYTES] * 7), TARGET_BYTES)) == 7
 
 
 def test_no_splits_are_no_tasks() -> None:
-    assert group_splits([], TARGET_BYTES, 4) == []
+    assert divide_splits([], TARGET_BYTES, 4) == []

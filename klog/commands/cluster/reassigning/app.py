@@ -1,4 +1,4 @@
-"""The group of subcommands that `klog reassign` is, to which each module of this package adds its own."""
+"""The command `klog reassign`, to which each module of this package adds its subcommands."""
 
 from __future__ import annotations
 
@@ -25,5 +25,5 @@ app = tool_app(
 
 
 @app.callback()
-def _group() -> None:
-    """Make it a group, however many subcommands there are."""
+def _root() -> None:
+    """Let typer expect a subcommand, however many there are."""
