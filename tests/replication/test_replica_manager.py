@@ -155,6 +155,22 @@ def test_a_stop_of_what_is_not_here_changes_nothing(broker: Broker, listener: Li
     assert (listener.take(), broker.replicas.partitions) == ([], {})
 
 
+@pytest.mark.parametrize("topic", ["..", "a/b", "", "t" * 250])
+def test_a_partition_that_cannot_exist_gets_no_log(broker: Broker, listener: Listener, topic: str) -> None:
+    named = TopicPartition(topic, 0)
+    state = leader_and_isr_state(0, BROKER, (BROKER,), is_new=True)
+    answer = broker.replicas.leader_and_isr(leader_and_isr({named: state}, {topic: TOPIC_ID}))
+    assert answer.partitions == {named: ErrorCode.INVALID_TOPIC_EXCEPTION}
+    assert (broker.replicas.partitions, broker.logs.logs, listener.changes) == ({}, {}, [])
+
+
+def test_a_replica_of_other_brokers_only_gets_no_log(broker: Broker, listener: Listener) -> None:
+    state = leader_and_isr_state(0, OTHER_BROKER, (OTHER_BROKER,), is_new=True)
+    answer = broker.replicas.leader_and_isr(leader_and_isr({PARTITION: state}, {TOPIC: TOPIC_ID}))
+    assert answer.partitions == {PARTITION: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert (broker.replicas.partitions, broker.logs.logs, listener.changes) == ({}, {}, [])
+
+
 def test_a_repeated_request_is_answered_as_by_kafka(broker: Broker, listener: Listener) -> None:
     partition = broker.lead(topic_id=None)
     listener.take()

@@ -232,6 +232,23 @@ def test_a_disk_that_fails_fails_the_partition(copying: Copying, monkeypatch) ->
     assert copying.follower.logs.background.failures
 
 
+def test_a_disk_that_fails_in_a_truncation_fails_the_partition(tmp_path, monkeypatch) -> None:
+    def no_disk(*_: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    copying = Copying(tmp_path, FetchSettings.for_protocol(OTHER_BROKER, "2.6"))
+    copying.elect(3)
+    copying.leader.append(3)
+    diverged(copying)
+    request = copying.next_request()
+    assert isinstance(request, AskEpochEnds)
+    answer = copying.leader.answer(request)
+    monkeypatch.setattr("os.ftruncate", no_disk)
+    copying.fetcher.answered(request, answer, copying.now_ms)
+    assert copying.fetcher.failed_partitions == {KEY}
+    assert copying.follower.logs.background.failures
+
+
 # -- errors --------------------------------------------------------------------------------------------------
 
 
