@@ -7,51 +7,42 @@ and the broker's modules run as Python (`klog --version` says what is in use).
 import os
 import re
 import sys
+import sysconfig
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from Cython.Build import cythonize
+from Cython.Build.Dependencies import DependencyTree
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 KLOG = Path("klog")
 GENERATED = Path("build", "cython")
 
-# The modules that handle every Produce and Fetch request, and every transaction. They are Python, compiled
-# without changes. If a `.pxd` file stands beside one, it gives the C types of attributes and methods, which
-# makes them cheaper.
+# Modules of the broker that are compiled as they stand. If a `.pxd` file stands beside one, it gives the C
+# types of attributes and methods, which makes them cheaper.
+#
+# Each costs one to three seconds of CPU time when klog is installed. A module is here if one of these holds:
+# - At least 2 % of the lines of Python that a broker runs for a load of the benchmarks are its own
+#   (`python -m benchmarks.line_counts` counts them).
+# - The `.pxd` file of another one names its classes.
+# - Most requests call it, and it has less than 100 lines.
 COMPILED_MODULES = (
-    "client/connection.py",
-    "config/topic.py",
-    "coordinator/groups/commit_runs.py",
     "coordinator/groups/classic/group.py",
+    "coordinator/groups/classic/rebalance.py",
     "coordinator/groups/group_partition.py",
     "coordinator/groups/loading.py",
     "coordinator/groups/offsets/offsets.py",
-    "coordinator/groups/classic/rebalance.py",
     "coordinator/groups/requests.py",
-    "coordinator/runtime/log_reading.py",
-    "coordinator/runtime/ownership.py",
-    "coordinator/runtime/partitioning.py",
     "coordinator/runtime/tasks.py",
-    "coordinator/transactions/coordinator.py",
-    "coordinator/transactions/effects.py",
-    "coordinator/transactions/end_waits.py",
     "coordinator/transactions/records.py",
-    "coordinator/transactions/requests.py",
     "coordinator/transactions/transaction.py",
     "coordinator/transactions/transaction_partition.py",
-    "coordinator/transactions/values.py",
-    "coordinator/transactions/writing.py",
     "drivers/marker_queues.py",
-    "drivers/markers.py",
-    "kernel/batch_builder.py",
-    "formats/java_hash.py",
-    "kernel/markers.py",
     "formats/varints.py",
+    "kernel/batch_builder.py",
     "metadata/cache.py",
-    "protocol/channel.py",
     "protocol/entity_reader.py",
     "protocol/entity_writer.py",
     "protocol/fetch_request.py",
@@ -59,33 +50,27 @@ COMPILED_MODULES = (
     "protocol/messages.py",
     "protocol/primitives.py",
     "protocol/produce_request.py",
-    "protocol/produce_response.py",
-    "protocol/transaction_messages.py",
     "protocol/usual_fetch.py",
-    "replication/follower.py",
     "replication/internal_append.py",
     "replication/partition.py",
     "replication/purgatory.py",
     "replication/reading.py",
     "replication/replica_manager.py",
-    "server/threads/driver_thread.py",
-    "server/handlers/answers.py",
-    "server/handlers/dispatch.py",
+    "server/counters/request_times.py",
+    "server/counters/topic_stats.py",
     "server/handlers/data/fetch.py",
     "server/handlers/data/fetch_runs.py",
     "server/handlers/data/fetch_sessions.py",
-    "server/handlers/groups/commit_runs.py",
-    "server/handlers/groups/members.py",
-    "server/handlers/groups/offsets.py",
-    "server/handlers/partition_lookup.py",
     "server/handlers/data/produce.py",
     "server/handlers/data/produce_runs.py",
     "server/handlers/data/produce_screening.py",
     "server/handlers/data/remembered_targets.py",
+    "server/handlers/dispatch.py",
+    "server/handlers/groups/commit_runs.py",
+    "server/handlers/groups/members.py",
+    "server/handlers/partition_lookup.py",
     "server/handlers/transactions/producers.py",
-    "server/handlers/transactions/write_markers.py",
     "server/network/connection.py",
-    "server/network/connection_registry.py",
     "server/network/connection_traffic.py",
     "server/network/dispatch.py",
     "server/network/frame_reading.py",
@@ -93,24 +78,17 @@ COMPILED_MODULES = (
     "server/network/large_frame.py",
     "server/network/network_thread.py",
     "server/network/outbound.py",
-    "server/network/page_cache.py",
     "server/network/poller.py",
     "server/network/request.py",
     "server/network/sending.py",
-    "server/counters/request_times.py",
-    "server/counters/topic_stats.py",
-    "server/transactions/marker_sending.py",
+    "server/threads/driver_thread.py",
     "server/transactions/marker_writing.py",
-    "server/transactions/verification.py",
-    "server/transactions/verifying.py",
     "storage/log/append_values.py",
     "storage/log/batch_place.py",
     "storage/log/built_batch.py",
     "storage/log/cold_reads.py",
-    "storage/log/disk_guard.py",
     "storage/log/epoch_file.py",
     "storage/log/index_files.py",
-    "storage/log/open_file.py",
     "storage/log/partition_log.py",
     "storage/log/producers.py",
     "storage/log/readable_log.py",
@@ -128,14 +106,25 @@ def extension(source: Path, level: str) -> Extension:
     return Extension(name, [str(source)], extra_compile_args=[level, "-g0"], optional=True)
 
 
-KERNELS = [extension(source, "-O3") for source in sorted(KLOG.glob("**/_*.pyx"))]
-MODULES = [extension(KLOG / path, "-O2") for path in COMPILED_MODULES]
+# Cython makes this source. It has what all compiled modules need of Cython, so that it is compiled once.
+SHARED = extension(KLOG / "_cython.c", "-O2")
+KERNELS = [SHARED, *(extension(source, "-O3") for source in sorted(KLOG.glob("**/_*.pyx")))]
+MODULES = [extension(KLOG / path, "-O1") for path in COMPILED_MODULES]
 
 
 # Annotations are for readers and mypy; compiled code would enforce them.
-KERNEL_DIRECTIVES = {"annotation_typing": False}
+KERNEL_DIRECTIVES = {"annotation_typing": False, "emit_code_comments": False}
 # What a `.pxd` file types fails as in Python: an object that is None, or a number that overflows.
 MODULE_DIRECTIVES = {**KERNEL_DIRECTIVES, "nonecheck": True, "overflowcheck": True}
+
+
+def changed_s(_: DependencyTree, path: str) -> float:
+    """When a source was changed last. Cython's own files do not count: pip installs them for each build."""
+    return Path(path).stat().st_mtime if Path(path).resolve().is_relative_to(KLOG.resolve()) else 0.0
+
+
+# What has not changed since the last build is not compiled again.
+DependencyTree.timestamp = changed_s
 
 
 def generated(extensions: Sequence[Extension], directives: Mapping[str, bool]) -> list[Extension]:
@@ -145,6 +134,7 @@ def generated(extensions: Sequence[Extension], directives: Mapping[str, bool]) -
         build_dir=str(GENERATED),
         language_level=3,
         compiler_directives=dict(directives),
+        shared_utility_qualified_name=SHARED.name,
         # On other systems each worker process would run this file again.
         nthreads=os.cpu_count() if sys.platform == "linux" else 0,
     )
@@ -169,14 +159,24 @@ class BuildExtensions(build_ext):
             made += generated(modules, MODULE_DIRECTIVES)
         for each, with_sources in zip([*kernels, *modules], made, strict=True):
             each.sources = with_sources.sources
+        self._remove_others()
         super().run()
         self._require_all(modules)
 
+    def _built(self, extensions: Sequence[Extension]) -> list[Path]:
+        return [Path(self.get_ext_fullpath(each.name)) for each in extensions]
+
+    def _remove_others(self) -> None:
+        """Remove what an earlier build compiled and this one does not: it would go into the package."""
+        if not self.inplace:
+            built = set(Path(self.build_lib).rglob(f"*{sysconfig.get_config_var('EXT_SUFFIX')}"))
+            for path in built - set(self._built(self.extensions)):
+                path.unlink()
+
     def _require_all(self, modules: Sequence[Extension]) -> None:
         """Remove all compiled modules if one is missing: they read each other's objects as C structures."""
-        built = [Path(self.get_ext_fullpath(each.name)) for each in modules]
-        if not all(path.exists() for path in built):
-            for path in built:
+        if not all(path.exists() for path in self._built([SHARED, *modules])):
+            for path in self._built(modules):
                 path.unlink(missing_ok=True)
 
 

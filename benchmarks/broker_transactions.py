@@ -56,7 +56,7 @@ def _compared(
         with closing(Admin(broker.port)) as admin:
             admin.create(TOPIC, {}, PARTITIONS, broker.replicas)
     for producers in PRODUCERS:
-        found = in_turns(brokers, rounds, partial(_run, producers=producers))
+        found = in_turns(brokers, rounds, partial(run, producers=producers))
         lines.append(f"  {producers} producer{'s' if producers > 1 else ''}")
         lines += [_line(broker.name, figures) for broker, figures in zip(brokers, found, strict=True)]
         if len(found) > 1:
@@ -80,7 +80,7 @@ def _line(name: str, figures: Figures) -> str:
     )
 
 
-def _run(broker: RunningBroker | ReplicatedBroker, _: int, *, producers: int) -> Figures:
+def run(broker: RunningBroker | ReplicatedBroker, _: int, *, producers: int) -> Figures:
     before_s = broker.cpu_s()
     command = [sys.executable, "-m", "benchmarks.broker_transactions"]
     command += [str(broker.port), str(producers), str(SECONDS)]

@@ -103,15 +103,22 @@ class RunningBroker:
 
 
 def start_klog(
-    work: Path, config: Mapping[str, str | int] | None = None, *, checkout: bool = False
+    work: Path,
+    config: Mapping[str, str | int] | None = None,
+    *,
+    checkout: bool = False,
+    program: Sequence[str] = ("-m", "klog"),
 ) -> RunningBroker:
-    """Starts the package that is built from the checkout, or (`checkout`) its modules, not compiled."""
+    """Starts the package that is built from the checkout, or (`checkout`) its modules, not compiled.
+
+    `program` are the options of Python that run klog.
+    """
     work.mkdir(parents=True, exist_ok=True)
     port = free_port()
     env = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     env["PYTHONPATH"] = str(CHECKOUT if checkout else packaged_klog())
     env["PYTHONPYCACHEPREFIX"] = str(work.parent / "pycache")
-    klog = [sys.executable, "-P", "-m", "klog"]
+    klog = [sys.executable, "-P", *program]
     require_compiled([*klog, "--version"], env, broker=not checkout)
     command = [*klog, "serve", "--config", "server.properties"]
     return RunningBroker("klog", command, _configured(work, port, config or {}), work, env)

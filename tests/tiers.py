@@ -27,7 +27,8 @@ LEFT_OUT: Final = (
     "simulation",
     "spark",
     "swap",
-    # These start brokers, kill processes, or search for long.
+    # These start brokers, kill processes, compile, or search for long.
+    "test_setup.py",
     "benchmarks",
     "testing/test_cluster.py",
     "testing/test_documentation.py",
