@@ -28,7 +28,7 @@ from tests.fuzz.mutations import damage
 
 INDEXES = IndexSettings(interval_bytes=1024, max_bytes=16384)
 NOW_MS = 1_795_253_400_000
-SETTINGS = RecoverySettings(NOW_MS, INDEXES)
+SETTINGS = RecoverySettings(NOW_MS, INDEXES, keeps_valid=True)
 LARGEST_SOURCE_BYTES = 400_000
 MAX_DECOMPRESSED_BYTES = 16 << 20
 
@@ -81,9 +81,31 @@ def repaired_by(cure: str, directory: Path, root: Path) -> None:
         rebuild_snapshots(str(directory), options)
 
 
+Identity = tuple[int, int, bytes]
+
+
+def identities(directory: Path) -> dict[str, Identity]:
+    """The inode, the time of the last change (ns) and the content of each file by name."""
+    files = (path for path in directory.iterdir() if path.is_file())
+    return {path.name: (*_inode_and_time(path), path.read_bytes()) for path in files}
+
+
+def _inode_and_time(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_ino, found.st_mtime_ns
+
+
+def touched(before: dict[str, Identity], directory: Path, said: set[str]) -> list[str]:
+    """Files that are not as `before`, though verify said nothing of them nor of the segment of their name."""
+    after = identities(directory)
+    changed = (name for name in sorted(before) if after.get(name) != before[name])
+    return [name for name in changed if said.isdisjoint({name, f"{name.partition('.')[0]}.log"})]
+
+
 def disagreements(directory: Path, root: Path) -> list[str]:
     """Recover a damaged directory; returns what verify and recover disagree about."""
     before = verified(directory)
+    files = identities(directory)
     plan = recovered(directory, root)
     said = {Path(problem.file).name for problem in before}
     found = [
@@ -97,6 +119,9 @@ def disagreements(directory: Path, root: Path) -> list[str]:
         f"verify does not say that {name} is cut or removed"
         for name in sorted(taken)
         if name not in said and f"{name.partition('.')[0]}.log" not in said
+    ]
+    found += [
+        f"recover touched {name}, of which verify says nothing" for name in touched(files, directory, said)
     ]
     again = recovered(directory, root)
     if again.takes_away:

@@ -129,6 +129,7 @@ class _Recovery:
                     if self._options.from_recovery_point
                     else 0,
                     log_start_offset=checkpoints.log_start(partition),
+                    keeps_valid=True,
                 )
                 try:
                     planned.append((plan_recovery(partition, settings), settings))

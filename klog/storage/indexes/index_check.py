@@ -56,8 +56,12 @@ def check_indexes(
     time_index: IndexFile | None,
     *,
     active: bool,
+    end_bytes: int | None = None,
 ) -> HeaderPass:
-    """Check both indexes (None: missing) against the open segment. Raises `StorageError`."""
+    """Check both indexes (None: missing) against the open segment, or against its batches up to `end_bytes`.
+
+    Raises `StorageError`.
+    """
     found = HeaderPass()
     offsets, positions = array("i"), array("i")
     times = _Times(array("q"), array("i"))
@@ -68,7 +72,7 @@ def check_indexes(
     table = BatchTable()
     next_entry = next_time = 0
     last_before = base_offset - 1
-    for _ in chunks(file, table):
+    for _ in chunks(file, table, end_bytes=end_bytes):
         if not len(table):
             continue
         if found.offset_problem is None:

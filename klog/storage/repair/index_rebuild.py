@@ -7,7 +7,7 @@ only read. Each index is written to a temporary file and renamed, so readers see
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -32,6 +32,7 @@ from klog.storage.indexes.index_check import IndexProblem, check_indexes
 from klog.storage.indexes.index_file import read_index
 from klog.storage.reading.producer_state import (
     DEFAULT_PRODUCER_EXPIRATION_MS,
+    AbortedTxn,
     ProducerState,
     pack_aborted,
     unpack_snapshot,
@@ -241,25 +242,30 @@ def _check_txn_index(
     state = _producers_of(files, base, options) if has_markers else ProducerState()
     if data is None:
         return IndexReport(path, IndexStatus.MISSING, "is not there") if state.aborted else None
-    problem = txn_index_problem(data, base, state)
+    problem = txn_index_problem(data, base, state.aborted, state.lone_aborts)
     if problem is None:
         return IndexReport(path, IndexStatus.VALID)
     return IndexReport(path, IndexStatus.BROKEN, *problem)
 
 
-def txn_index_problem(data: bytes, base_offset: int, state: ProducerState) -> IndexProblem | None:
-    """What is wrong with a transaction index; None: nothing. `state` has followed the segment.
+def txn_index_problem(
+    data: bytes,
+    base_offset: int,
+    aborted: Sequence[AbortedTxn],
+    lone_aborts: Set[tuple[int, int]],
+) -> IndexProblem | None:
+    """What is wrong with a transaction index; None: nothing. `aborted` are the segment's transactions.
 
     An entry that is none of the segment's own transactions is valid if its ABORT marker is in the segment:
     the cleaner removes the records of aborted transactions first.
     """
     size = TXN_INDEX_ENTRY_BYTES
-    if data == pack_aborted(state.aborted):
+    if data == pack_aborted(aborted):
         return None  # what a rebuild writes, even if the batches are out of order
     if len(data) % size:
         what = f"{len(data)} bytes are no whole number of {size}-byte entries"
         return IndexProblem(what, len(data) - len(data) % size)
-    missing = {(txn.producer_id, txn.last_offset): txn for txn in state.aborted}
+    missing = {(txn.producer_id, txn.last_offset): txn for txn in aborted}
     last = base_offset - 1
     for entry, (version, pid, first, end, _) in enumerate(TXN_INDEX_ENTRY.iter_unpack(data)):
         if version != TXN_INDEX_VERSION:
@@ -270,7 +276,7 @@ def txn_index_problem(data: bytes, base_offset: int, state: ProducerState) -> In
             )
         last = end
         txn = missing.pop((pid, end), None)
-        if txn is None and (pid, end) not in state.lone_aborts:
+        if txn is None and (pid, end) not in lone_aborts:
             return IndexProblem(
                 f"entry {entry}: producer {pid} aborted nothing at offset {end}", entry * size
             )

@@ -27,11 +27,7 @@ from klog.storage.files.checkpoint_files import epochs_problem
 from klog.storage.files.files import GZIP_SUFFIX, read_whole
 from klog.storage.files.partition_files import PartitionFiles, list_partition
 from klog.storage.files.sparse_files import only_zeros_follow
-from klog.storage.reading.producer_state import (
-    ProducerState,
-    pack_aborted,
-    producers_in,
-)
+from klog.storage.reading.producer_state import ProducerState, producers_in
 from klog.storage.repair.leader_epochs import LeaderEpochs
 from klog.storage.repair.producer_snapshots import Snapshots
 from klog.storage.repair.recovery_epochs import epoch_steps, epochs_of_batches, note_epochs, read_epochs
@@ -211,9 +207,11 @@ def _recover(work: Recovery, base: int, loaded: dict[int, str]) -> Recovered | N
         work.snapshots.take(state)
     scan = _within_memory(work, scan)
     work.snapshots.end_bytes[base] = 0 if scan.disordered else scan.valid_bytes
-    aborted = b"" if scan.disordered else pack_aborted(state.aborted)
-    work.recovered[base] = Recovered(scan, epochs, aborted, base in work.unindexed)
-    return work.recovered[base]
+    recovered = Recovered(
+        scan, epochs, tuple(state.aborted), frozenset(state.lone_aborts), base in work.unindexed
+    )
+    work.recovered[base] = recovered
+    return recovered
 
 
 def _split(work: Recovery, base: int, scan: SegmentScan, parts: tuple[Part, ...]) -> None:
@@ -322,6 +320,10 @@ def _conclude(work: Recovery) -> RecoveryPlan:
         *_snapshot_steps(work),
         *epoch_steps(epochs, epoch_file, had_entries=had_epochs),
     ]
+    if work.settings.keeps_valid:
+        from klog.storage.repair.valid_files import without_valid  # a broker that starts needs none of it
+
+        steps = without_valid(steps, work, log_start, end)
     return RecoveryPlan(
         work.files.path, tuple(steps), tuple(dict.fromkeys(work.findings)), log_start, end, len(bases)
     )

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from klog.formats.names import FileKind
 from klog.storage.reading.producer_state import DEFAULT_PRODUCER_EXPIRATION_MS
 from klog.storage.repair.segment_scan import IndexSettings
 
@@ -21,7 +22,8 @@ class RecoverySettings:
 
     `log_start_offset` is the partition's offset in `log-start-offset-checkpoint`, 0 without an entry.
     `now_ms` decides which producers have expired. `finds_producers` is false if the caller finds out the
-    producers at the log's end when it opens the log.
+    producers at the log's end when it opens the log. With `keeps_valid` no file is touched that `klog verify`
+    calls valid, though Kafka would write it again with other content.
     """
 
     now_ms: int
@@ -30,6 +32,7 @@ class RecoverySettings:
     recovery_point: int | None = 0
     log_start_offset: int = 0
     finds_producers: bool = True
+    keeps_valid: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +98,7 @@ class WriteIndexes:
     base_offset: int
     valid_bytes: int
     why: str
+    kinds: tuple[FileKind, ...] = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX)
 
 
 Step = SetAside | SwapIn | Cut | Trim | SplitOff | Write | WriteIndexes

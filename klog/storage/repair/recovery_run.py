@@ -148,8 +148,7 @@ def _replaced_names(plan: RecoveryPlan, step: Step) -> list[str]:
     if isinstance(step, Write):
         names = [step.name]
     elif isinstance(step, WriteIndexes):
-        kinds = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX)
-        names = [segment_file(kind, step.base_offset) for kind in kinds]
+        names = [segment_file(kind, step.base_offset) for kind in step.kinds]
     swapped_in = {other.target for other in plan.steps if isinstance(other, SwapIn)}
     aside = {other.name for other in plan.steps if isinstance(other, SetAside)}
     return [
@@ -217,8 +216,6 @@ def _write_indexes(step: WriteIndexes, path: str, settings: RecoverySettings, di
     log = os.path.join(path, segment_file(FileKind.LOG, step.base_offset))
     with open_for_reading(log) as file:
         scan = scan_segment(file, step.base_offset, settings.index, end_bytes=step.valid_bytes, checked=True)
-    for kind, data in (
-        (FileKind.OFFSET_INDEX, scan.offset_index),
-        (FileKind.TIME_INDEX, scan.time_index),
-    ):
-        disk.replace_derived(os.path.join(path, segment_file(kind, step.base_offset)), data)
+    contents = {FileKind.OFFSET_INDEX: scan.offset_index, FileKind.TIME_INDEX: scan.time_index}
+    for kind in step.kinds:
+        disk.replace_derived(os.path.join(path, segment_file(kind, step.base_offset)), contents[kind])

@@ -11,6 +11,7 @@ from typing import BinaryIO
 from klog.formats.checkpoints import EpochEntry
 from klog.storage.files.files import open_for_reading
 from klog.storage.files.partition_files import PartitionFiles
+from klog.storage.reading.producer_state import AbortedTxn, pack_aborted
 from klog.storage.repair.producer_snapshots import Snapshots
 from klog.storage.repair.recovery_plan import Finding, RecoverySettings, Step
 from klog.storage.repair.segment_scan import SegmentScan
@@ -24,13 +25,19 @@ class Recovered:
 
     scan: SegmentScan
     epochs: list[EpochEntry]
-    txn_index: bytes
+    aborted: tuple[AbortedTxn, ...]
+    lone_aborts: frozenset[tuple[int, int]]
     at_load: bool  # recovered while loading, because an index is missing or unusable
 
     @property
     def valid_bytes(self) -> int:
         """The size of the segment afterwards."""
         return 0 if self.scan.disordered else self.scan.valid_bytes
+
+    @property
+    def txn_index(self) -> bytes:
+        """The content of its transaction index."""
+        return b"" if self.scan.disordered else pack_aborted(self.aborted)
 
     @property
     def next_offset(self) -> int:

@@ -142,6 +142,7 @@ def _recovery_of(directory: str, options: RebuildOptions) -> RecoveryPlan | None
         options.settings,
         options.producer_expiration_ms,
         log_start_offset=_log_start(directory),
+        keeps_valid=True,
     )
     try:
         return plan_recovery(directory, settings)

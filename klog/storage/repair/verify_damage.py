@@ -24,9 +24,11 @@ from klog.storage.repair.recovery_plan import (
     SplitOff,
     Step,
     Trim,
+    Write,
 )
 
 _CUTS: Final = "cuts the log here after an unclean stop; after a clean one readers stop here"
+_UNFIT: Final = "does not fit the log as recovery leaves it"
 _STALE: Final = "is a producer snapshot that recovery does not keep"
 _CUTS_TAIL: Final = "cuts the log here after an unclean stop; may refuse to start after a clean one"
 
@@ -48,6 +50,7 @@ class _Finding:
     def __init__(self, plan: RecoveryPlan) -> None:
         self._plan = plan
         self._changed = {name for step in plan.steps for name in _names(step)}
+        self._rewritten = {step.name: step for step in plan.steps if isinstance(step, Write)}
         self._cuts = {step.name: step.valid_bytes for step in plan.steps if isinstance(step, Cut | Trim)}
         made = {step.name for step in plan.steps if isinstance(step, SplitOff)}
         self._aside = {
@@ -94,7 +97,7 @@ class _Finding:
                 yield Problem(path, finding.what, finding.kafka, cure, position=finding.position_bytes)
                 files.add(finding.name)
         for name, step in self._aside.items():
-            if name in files or self._follows_log(name):
+            if name in files or _log_of(name) in self._aside:
                 continue
             path = os.path.join(self._plan.path, name)
             if name.endswith(f".{FileKind.LOG}"):
@@ -103,11 +106,16 @@ class _Finding:
             else:
                 what = _STALE if name.endswith(f".{FileKind.PRODUCER_SNAPSHOT}") else step.why
                 yield note(path, what, "deletes it after an unclean stop", RECOVER)
+        for name in self._rewritten:
+            path = os.path.join(self._plan.path, name)
+            if name not in files and _log_of(name) not in self._cuts and os.path.exists(path):
+                yield note(path, _UNFIT, "writes it again after an unclean stop", RECOVER)
 
-    def _follows_log(self, name: str) -> bool:
-        """Whether a file goes with its segment, of which a problem is said."""
-        log = f"{name.partition('.')[0]}.{FileKind.LOG}"
-        return name != log and log in self._aside
+
+def _log_of(name: str) -> str | None:
+    """The segment with which a file goes or changes; a problem is said of that. None for a segment itself."""
+    log = f"{name.partition('.')[0]}.{FileKind.LOG}"
+    return log if name != log else None
 
 
 def _is_said(finding: Finding, said: set[tuple[str, int | None]], files: set[str]) -> bool:

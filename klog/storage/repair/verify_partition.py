@@ -10,14 +10,15 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from klog.formats import partition_metadata
-from klog.formats.checkpoints import EpochEntry, parse_epochs
 from klog.formats.errors import FormatError, KlogError
 from klog.formats.names import FileKind, FileName, FileState
 from klog.storage.files.files import GZIP_SUFFIX, read_small
 from klog.storage.files.partition_files import PartitionFiles, list_partition
 from klog.storage.reading.producer_state import ProducerEntry, ProducerState, producers_in
+from klog.storage.repair.epoch_check import ascending, epoch_problems
 from klog.storage.repair.problem import REBUILD, RECOVER, Problem, note
 from klog.storage.repair.producer_snapshots import replay
+from klog.storage.repair.snapshot_check import entry_contradiction
 from klog.storage.repair.verify_segment import SegmentFacts
 
 Snapshot = dict[int, ProducerEntry]
@@ -164,7 +165,7 @@ def _compare(
     files: PartitionFiles, offset: int, valid: dict[int, Snapshot], state: ProducerState
 ) -> list[Problem]:
     for entry in valid.get(offset, {}).values():
-        what = _behind(entry, state.producers.get(entry.producer_id), offset)
+        what = entry_contradiction(entry, state.producers.get(entry.producer_id), offset)
         if what is not None:
             path = files.file(FileKind.PRODUCER_SNAPSHOT, offset)
             kafka = "trusts it after a clean stop: may refuse or repeat this producer's batches"
@@ -173,71 +174,15 @@ def _compare(
     return []
 
 
-def _behind(entry: ProducerEntry, replayed: ProducerEntry | None, offset: int) -> str | None:
-    """The contradiction between a snapshot's entry and the batches before `offset`, if there is one.
-
-    The entry may know more than the batches: retention and cleaning remove batches, and brokers before 1.0
-    counted markers as batches.
-    """
-    if entry.last_offset >= offset:
-        return f"has last offset {entry.last_offset}, after the snapshot's own offset"
-    if replayed is None:
-        return None
-    if entry.last_offset < replayed.last_offset:
-        return f"has last offset {entry.last_offset}, its last batch ends at {replayed.last_offset}"
-    if entry.last_offset == replayed.last_offset and entry.epoch == replayed.epoch:
-        if entry.last_sequence != replayed.last_sequence:
-            return (
-                f"has last sequence {entry.last_sequence}, its last batch ends with {replayed.last_sequence}"
-            )
-        if entry.txn_first_offset < 0 <= replayed.txn_first_offset:
-            return f"has no open transaction, the log has one since offset {replayed.txn_first_offset}"
-    return None
-
-
 def _epochs(files: PartitionFiles, segments: list[SegmentFacts], start: int, end: int) -> list[Problem]:
     path = files.named(FileKind.LEADER_EPOCH_CHECKPOINT)
-    in_log: list[EpochEntry] = []
-    for facts in segments:
-        in_log += [entry for entry in facts.epochs if not in_log or entry.epoch > in_log[-1].epoch]
-    if FileKind.LEADER_EPOCH_CHECKPOINT not in files.plain:
-        if not in_log or not files.segments:  # copies of segments alone are no log
-            return []
-        kafka = "starts without epochs after a clean stop; makes it from the batches after an unclean one"
-        return [Problem(path, "is missing, though batches have leader epochs", kafka, RECOVER)]
-    try:
-        entries = parse_epochs(read_small(path)).entries
-    except KlogError as error:
-        kafka = "takes the whole log directory offline"
-        return [Problem(path, error.what, kafka, RECOVER, position=error.position_bytes)]
-    problems = []
-    for one, other in pairwise(entries):
-        if one.epoch >= other.epoch or one.start_offset >= other.start_offset:
-            what = f"epoch {other.epoch} at {other.start_offset} does not ascend from {one}"
-            problems.append(Problem(path, what, "drops the earlier of the two", RECOVER))
-    starts = {entry.epoch: entry.start_offset for entry in entries}
-    for entry in in_log:
-        if entry.start_offset >= end:
-            continue  # a batch with a wrong offset: Kafka drops epochs at and after the log's end
-        known = starts.get(entry.epoch)
-        # Epochs before the log's start are removed; the epoch that contains it starts there.
-        trimmed = bool(entries) and entry.epoch <= entries[0].epoch and entries[0].start_offset <= start
-        if bool(entries) and entry.epoch <= entries[0].epoch and not trimmed:
-            what = (
-                f"starts at {entries[0].start_offset}, the log at {start}: records were deleted up to there"
-            )
-            kafka = "has them back if it stops before it writes log-start-offset-checkpoint"
-            problems.append(note(path, what, kafka))
-        elif not trimmed and (known is None or known > entry.start_offset):
-            what = f"batches from offset {entry.start_offset} on have epoch {entry.epoch}, the file says "
-            what += "nothing of it" if known is None else f"it starts at {known}"
-            kafka = "may truncate followers at a wrong offset; adds only epochs above the latest"
-            cure = f"delete the file, then {RECOVER}"
-            problems.append(Problem(path, what, kafka, cure, offset=entry.start_offset))
-    if entries and entries[-1].start_offset > end and segments:
-        what = f"epoch {entries[-1].epoch} starts at {entries[-1].start_offset}, after the log's end {end}"
-        problems.append(note(path, what, "drops the epoch at its next start", RECOVER))
-    return problems
+    in_log = ascending(facts.epochs for facts in segments)
+    if FileKind.LEADER_EPOCH_CHECKPOINT in files.plain:
+        return epoch_problems(path, in_log, start, end if segments else None)
+    if not in_log or not files.segments:  # copies of segments alone are no log
+        return []
+    kafka = "starts without epochs after a clean stop; makes it from the batches after an unclean one"
+    return [Problem(path, "is missing, though batches have leader epochs", kafka, RECOVER)]
 
 
 def _metadata(files: PartitionFiles) -> list[Problem]:
