@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from klog.client.error_meanings import MEANINGS
 from klog.formats.errors import KlogError
 from klog.protocol.error_codes import ErrorCode, error_code
 from klog.protocol.errors import ChannelError
 
 _NOT_AUTHORIZED: Final = frozenset(each for each in ErrorCode if each.name.endswith("_AUTHORIZATION_FAILED"))
-_ALLOW: Final = "this user lacks the right: log in as another one, or have it granted with klog acls add"
 
 
 class ClientError(KlogError):
@@ -17,13 +17,19 @@ class ClientError(KlogError):
 
 
 class RefusedError(ClientError):
-    """A broker answered with an error; `code` is Kafka's. `message` is what the broker says about it."""
+    """A broker answered with an error; `code` is Kafka's. `message` is what the broker says about it.
+
+    Without a message or a cure the error has those that belong to its code.
+    """
 
     def __init__(self, what: str, code: int, *, message: str | None = None, cure: str | None = None) -> None:
         self.code: ErrorCode = error_code(code)
         if self.code in _NOT_AUTHORIZED:
             # Kafka's message names objects of its own process, or says nothing.
-            message, cure = None, cure or _ALLOW
+            message = None
+        meaning = MEANINGS.get(self.code)
+        if meaning is not None:
+            message, cure = message or meaning.what, cure or meaning.cure
         said = f": {message}" if message else ""
         super().__init__(f"{what}: {self.code.name}{said}", cure=cure)
 

@@ -164,6 +164,7 @@ def _agreed(cluster: Cluster, wanted: Sequence[TopicPartition] | None, *, yes: b
 
 def _tell(outcomes: Mapping[TopicPartition, Elected]) -> bool:
     """Say what became of each partition; return whether one failed."""
+    from klog.client.errors import RefusedError
     from klog.protocol.error_codes import ErrorCode
 
     failed = False
@@ -176,8 +177,7 @@ def _tell(outcomes: Mapping[TopicPartition, Elected]) -> bool:
             print_report(f"{partition}: nothing to do")
         else:
             failed = True
-            said = f": {outcome.message}" if outcome.message else ""
-            print_error(f"{partition}: {outcome.error.name}{said}")
+            print_error(RefusedError(str(partition), outcome.error, message=outcome.message))
     if not outcomes:
         print_report("nothing to do: all partitions have their leaders")
     elif elected:
