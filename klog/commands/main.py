@@ -298,9 +298,14 @@ def _failed(error: KlogError) -> int:
 
 
 def _replace_closed_streams() -> None:
-    """Use /dev/null for streams that the shell closed (`>&-`), which are None in Python."""
+    """Use /dev/null for streams that the shell closed (`>&-`), which are None in Python.
+
+    Output that nobody gets is an error: stdout is then a descriptor that cannot be written.
+    """
     sys.stdin = sys.stdin or open(os.devnull)  # noqa: SIM115 (open until the process ends)
-    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
+    if sys.stdout is None:
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 1)
+        sys.stdout = open(1, "w")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
 
 
@@ -329,7 +334,8 @@ def _output_failed(error: OSError) -> int:
     _discard_output()
     if error.errno == errno.EPIPE:
         return 0
-    cure = "free some space" if error.errno == errno.ENOSPC else None
+    cures = {errno.ENOSPC: "free some space", errno.EBADF: "it is closed: redirect it to a file or /dev/null"}
+    cure = cures.get(error.errno or 0)
     return _failed(StorageError(f"standard output cannot be written: {error.strerror}", cure=cure))
 
 

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 from klog.convert.partition_plan import PartitionPlan
 from klog.convert.tasks import ConvertTask, NewSegment, TaskResult
 from klog.formats.errors import StorageError
-from klog.formats.names import FileKind, segment_file
+from klog.formats.names import CONVERSION_FILE, FileKind, segment_file
 from klog.storage.cleaner.task import CLEANED
 from klog.storage.files.files import list_directory, read_small, storage_error, write_atomically
 
@@ -160,7 +160,7 @@ class PartitionState:
 
 def is_state(name: str) -> bool:
     """Whether a file belongs to the state of a conversion."""
-    return name == _STATE or bool(_RESULT.fullmatch(name) or _UNFINISHED.fullmatch(name))
+    return CONVERSION_FILE.fullmatch(name) is not None
 
 
 def _plan_json(plan: PartitionPlan) -> JsonObject:

@@ -177,6 +177,9 @@ REMOTE_INDEX: Final = NameRule(
     ),
     "in remote-log-index-cache: a copy of a remote segment's index",
 )
+CONVERSION_FILE: Final = re.compile(r"klog-convert(-[0-9]{8})?\.json(\.[0-9]+\.tmp)?")
+"""The state of a conversion of a partition by klog that did not end. Kafka ignores such files."""
+
 PLAIN_FILE: Final = NameRule(
     "<fixed name> [.tmp]",
     re.compile(rf"(?P<kind>{'|'.join(map(re.escape, sorted(PLAIN_KINDS)))})(?P<state>\.tmp)?"),

@@ -39,7 +39,9 @@ def kept_replica(
     last_common = max(common, default=None)
     ids = a.replica.topic_id, b.replica.topic_id
     if None not in ids and ids[0] != ids[1]:
-        reason = f"they are two topics of the same name, with the topic ids {ids[0]} and {ids[1]}"
+        topics = a.replica.partition.topic, b.replica.partition.topic
+        named = "of the same name" if topics[0] == topics[1] else f"({topics[0]} and {topics[1]})"
+        reason = f"they are two topics {named}, with the topic ids {ids[0]} and {ids[1]}"
         return KeptReplica(None, reason, last_common)
     if a.replica.partial or b.replica.partial:
         return KeptReplica(None, "single segments do not say it", last_common)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -29,6 +30,21 @@ def klog(*args: str | bytes | Path, code: str = RUN, **env: str) -> subprocess.C
 def test_the_list_of_commands_repeats_the_first_paragraph_of_their_help(name: str) -> None:
     own = main.load(name).help.split("\n\n")[0]
     assert " ".join(own.split()) == main.COMMANDS[name].help
+
+
+def test_ctrl_c_while_the_command_is_imported_ends_it_without_a_word() -> None:
+    code = """
+import os, signal, sys
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == "typer":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupting())
+from klog.__main__ import main
+main()
+"""
+    done = klog("formats", code=code)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, b"", b"")
 
 
 def test_the_list_of_commands_imports_none_of_them() -> None:

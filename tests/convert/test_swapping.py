@@ -20,10 +20,13 @@ from klog.convert.run_convert import Pool, do_task, run_convert
 from klog.convert.tasks import ConvertTask, TaskResult
 from klog.formats.compression import ZSTD
 from klog.formats.errors import StorageError
+from klog.storage.repair.index_rebuild import RebuildOptions
+from klog.storage.repair.problem import Severity
 from klog.storage.repair.recovery import plan_recovery
 from klog.storage.repair.recovery_plan import RecoverySettings
 from klog.storage.repair.recovery_run import run_recovery
 from klog.storage.repair.segment_scan import IndexSettings
+from klog.storage.repair.verify import scope_of, verify
 from tests.convert.logs import contents, converted, log_bytes, planned, records_of, with_codec
 from tests.peers import KafkaPeer
 from tests.peers.load_server import LoadServer
@@ -71,6 +74,17 @@ def recover(directory: Path, quarantine: Path) -> None:
     """What a broker does with the directory after an unclean stop."""
     settings = RecoverySettings(NOW_MS, IndexSettings())
     run_recovery(plan_recovery(str(directory), settings), settings, str(quarantine))
+
+
+def test_verify_names_the_conversion_that_goes_on(log: Path, tmp_path: Path) -> None:
+    directory, _ = prepared(log, tmp_path)
+    options = RebuildOptions(NOW_MS, IndexSettings(), check=True)
+    problems = list(verify(scope_of([str(directory)]), options, on_bytes=lambda _: None))
+    assert {problem.severity for problem in problems} == {Severity.NOTE}
+    assert {problem.cure for problem in problems} == {"klog convert with the same options goes on with it"}
+    states = {Path(problem.file).name for problem in problems}
+    assert "klog-convert.json" in states
+    assert any(name.endswith(".log.cleaned") for name in states)
 
 
 def test_klog_goes_on_after_a_kill_at_any_step(log: Path, tmp_path: Path) -> None:

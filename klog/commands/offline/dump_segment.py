@@ -78,6 +78,9 @@ def dump_segment(
     )
     if not plan.files and missed.count:
         raise typer.Exit(1)  # there is nothing to show: create no empty output file
+    if not plan.files:
+        named = ", ".join(options.named())
+        raise StorageError(f"{named}: no segments to show", cure="--all-files shows other files")
     raise typer.Exit(max(missed.exit_code, _run(plan, chosen, summary=options.summary, decoder=decoder)))
 
 

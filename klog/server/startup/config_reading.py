@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from klog.config.broker import BrokerConfig
+from klog.config.broker import KEYS_BY_NAME, BrokerConfig
 from klog.formats import java_properties
 from klog.formats.errors import KlogError, UsageError
 from klog.server.configs.config_providers import with_variables_replaced
@@ -37,6 +37,7 @@ def read_config(config_file: str | None, options: Sequence[str]) -> BrokerConfig
             texts = java_properties.config_entries(read_whole(config_file))
         except KlogError as error:
             raise error.at(config_file) from None
+        _require_known(texts, config_file)
     for option in options:
         name, equals, value = option.partition("=")
         if not equals or not name.strip():
@@ -46,3 +47,11 @@ def read_config(config_file: str | None, options: Sequence[str]) -> BrokerConfig
         single = {} if texts.get("zookeeper.connect") else _SINGLE_BROKER_DEFAULTS
         texts = {**_OWN_DEFAULTS, **single, **texts}
     return BrokerConfig(with_variables_replaced(texts))
+
+
+def _require_known(texts: Mapping[str, str], config_file: str) -> None:
+    """Raise `UsageError` for a file that has lines and none of Kafka's configs: it is another file."""
+    if texts and not any(name in KEYS_BY_NAME or name.startswith("listener.name.") for name in texts):
+        raise UsageError(
+            "holds no config that a broker knows", file=config_file, cure="name a server.properties file"
+        )

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Final
 
 from klog.formats import partition_metadata
 from klog.formats.errors import FormatError, KlogError
-from klog.formats.names import FileKind, FileName, FileState
+from klog.formats.names import CONVERSION_FILE, FileKind, FileName, FileState
 from klog.storage.files.files import GZIP_SUFFIX, read_small
 from klog.storage.files.partition_files import PartitionFiles, list_partition
 from klog.storage.reading.producer_state import ProducerEntry, ProducerState, producers_in
@@ -23,6 +24,8 @@ from klog.storage.repair.verify_segment import SegmentFacts
 
 Snapshot = dict[int, ProducerEntry]
 
+_CONVERT: Final = "klog convert with the same options goes on with it"
+_OF_CONVERSION: Final = "is output of a conversion that did not end"
 _TRANSIENT = {
     FileState.DELETED: ("is a file whose deletion was under way", "deletes it at its next start"),
     FileState.CLEANED: ("is output of a cleaning that did not end", "deletes it at its next start"),
@@ -83,14 +86,23 @@ def _is_suspicious(files: PartitionFiles, segments: list[SegmentFacts], log_star
 
 
 def _unknown_files(files: PartitionFiles) -> list[Problem]:
-    problems = [note(files.named(name), *_TRANSIENT[name.state], _cure_of(name)) for name in files.transient]
+    converting = any(CONVERSION_FILE.fullmatch(name) for name in files.unknown)
+    problems = [
+        note(files.named(name), _OF_CONVERSION, _TRANSIENT[name.state][1], _CONVERT)
+        if converting and name.state in (FileState.CLEANED, FileState.SWAP)
+        else note(files.named(name), *_TRANSIENT[name.state], _cure_of(name))
+        for name in files.transient
+    ]
     problems += [
         note(files.file(kind, base), "is an index without its .log", "deletes it at its next start", RECOVER)
         for base, kind in sorted(files.indexes)
         if base not in files.segments
     ]
     for name in files.unknown:
-        if name.endswith(FileState.TEMPORARY):
+        if CONVERSION_FILE.fullmatch(name):
+            what = "is the state of a conversion that did not end"
+            problems.append(note(files.named(name), what, "ignores it", _CONVERT))
+        elif name.endswith(FileState.TEMPORARY):
             problems.append(note(files.named(name), *_TRANSIENT[FileState.TEMPORARY], RECOVER))
         elif name.endswith(GZIP_SUFFIX):
             what = "is a gzip copy, of which verify reads only a .log.gz without its .log"

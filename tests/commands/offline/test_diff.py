@@ -57,6 +57,15 @@ def test_replicas_that_are_the_same(klog: Run) -> None:
     ]
 
 
+def test_two_topics_are_said_to_be_two(klog: Run) -> None:
+    """Two partitions that are named are compared whatever their names are."""
+    done = klog("diff", LOGS[0] / "ep-0", LOGS[0] / "epz-0")
+    assert done.code == 1
+    assert done.out.startswith("ep-0 and epz-0: the first difference is at offset 0\n")
+    assert "Neither is preferred: they are two topics (ep and epz), with the topic ids " in done.out
+    assert "same name" not in done.out
+
+
 def test_replicas_that_have_diverged(klog: Run) -> None:
     done = klog("diff", LOGS[1] / "ep-0", DIVERGED / "ep-0")
     assert done.code == 1

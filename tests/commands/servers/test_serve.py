@@ -41,12 +41,14 @@ def serve(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
         (["-o", "novalue"], 2, "an option is written key=value"),
         (["--config", "nosuch.properties"], 1, "nosuch.properties: cannot be opened"),
         (["--config", sys.executable], 1, f"{sys.executable} at byte 0: is no text: it has the byte "),
+        (["--config", "README.md"], 2, "README.md: holds no config that a broker knows"),
         (["-o", "listeners=PLAINTEXT://192.0.2.1:1"], 1, "cannot listen at 192.0.2.1:1"),
     ],
 )
 def test_a_bad_start_is_one_line_and_in_json_one_object(
     tmp_path: Path, args: list[str], code: int, why: str
 ) -> None:
+    (tmp_path / "README.md").write_text("# klog\n\nKafka's log, in Python: read and repair.\n")
     plain = serve(*args, cwd=tmp_path)
     assert (plain.returncode, plain.stdout) == (code, "")
     assert plain.stderr.splitlines()[-1].startswith("klog: ")

@@ -37,7 +37,8 @@ def show_one_sided(pair: PartitionPair) -> None:
 
 def show_diff(diff: PartitionDiff, *, details: bool) -> None:
     """Print the result for a partition; with `details` also the replicas, the ranges and the records."""
-    name = str(diff.pair.partition)
+    names = dict.fromkeys(str(each.replica.partition) for _, each in _sides(diff.pair))
+    name = " and ".join(names)
     print_line(f"{name}: {_headline(diff)}", word=f"{name}:", style=BOLD)
     if not details or not diff.range_count:
         return

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import chain
 from typing import Any, BinaryIO
 
@@ -19,7 +20,7 @@ from klog.commands.shared.records.problems import Problems
 from klog.commands.shared.records.rows import RECORD_KINDS, reader_of
 from klog.commands.shared.terminal import progress
 from klog.formats.compression import codec_name
-from klog.formats.errors import KlogError, UsageError
+from klog.formats.errors import KlogError, StorageError, UsageError
 from klog.storage.files.distributions import Distribution
 from klog.storage.files.files import open_for_reading, size_bytes
 from klog.storage.reading.statistics import DECODE_ALL_BELOW_BYTES, LogStatistics
@@ -61,10 +62,11 @@ def _collected(plan: DumpPlan, problems: Problems) -> Iterator[tuple[str, LogSta
     for file in plan.files:
         if file.kind in RECORD_KINDS:
             groups.setdefault(os.path.dirname(file.path) or ".", []).append(file)
-    total_bytes = sum(size_bytes(file.path) for files in groups.values() for file in files)
+    total_bytes = sum(_size_bytes(file.path) for files in groups.values() for file in files)
     with progress("reading", total_bytes) as advance:
         for directory, files in groups.items():
             numbers = LogStatistics()
+            unreadable = 0
             for file in files:
                 try:
                     with open_for_reading(file.path) as opened:
@@ -73,8 +75,17 @@ def _collected(plan: DumpPlan, problems: Problems) -> Iterator[tuple[str, LogSta
                         for consumed_bytes in numbers.add(reader, decode_all=everything):
                             advance(consumed_bytes)
                 except KlogError as error:
+                    unreadable += 1
                     problems(error.at(file.path))
-            yield files[0].path if len(files) == len(groups) == 1 else directory, numbers
+            if unreadable < len(files) or numbers.size_bytes:
+                yield files[0].path if len(files) == len(groups) == 1 else directory, numbers
+
+
+def _size_bytes(path: str) -> int:
+    """The size of a file; one that cannot be read counts as empty, and reading reports it."""
+    with suppress(StorageError):
+        return size_bytes(path)
+    return 0
 
 
 def as_json(name: str, numbers: LogStatistics) -> dict[str, Any]:
