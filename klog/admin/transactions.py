@@ -142,9 +142,15 @@ def abort(cluster: Cluster, partition: TopicPartition, start_offset: int) -> Act
 
     Raises ClientError, also if there is no such transaction, and ChannelError.
     """
+    found = open_at(cluster, partition, start_offset)
+    client.abort_transaction(cluster, partition, found.producer, found.coordinator_epoch)
+    return found
+
+
+def open_at(cluster: Cluster, partition: TopicPartition, start_offset: int) -> ActiveProducer:
+    """The producer whose transaction begins at this offset. Raises as `abort`."""
     for each in producers(cluster, partition):
         if each.transaction_start == start_offset:
-            client.abort_transaction(cluster, partition, each.producer, each.coordinator_epoch)
             return each
     raise ClientError(
         f"no transaction is open at offset {start_offset} of {partition}",

@@ -42,7 +42,7 @@ ON_CLUSTERS = {
     "groups-describe": ["groups", "describe", "g"],
     "groups-reset-offsets": ["groups", "reset-offsets", "g", "--all-topics", "--to-latest"],
     "groups-delete": ["groups", "delete", "g", "--yes"],
-    "groups-delete-offsets": ["groups", "delete-offsets", "g", "--topic", "t"],
+    "groups-delete-offsets": ["groups", "delete-offsets", "g", "--topic", "t", "--yes"],
     "transactions-list": ["transactions", "list"],
     "transactions-describe": ["transactions", "describe", "id"],
     "transactions-producers": ["transactions", "describe-producers", "--topic", "t", "--partition", "0"],

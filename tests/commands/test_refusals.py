@@ -29,7 +29,7 @@ COMMANDS = [
     "topics add-partitions orders --partitions 9",
     "topics delete orders --yes",
     "groups describe g",
-    "groups delete-offsets g --topic orders",
+    "groups delete-offsets g --topic orders --yes",
     "groups delete g --yes",
     "groups reset-offsets g --topic orders --to-latest --execute",
     "offsets orders",

@@ -23,7 +23,7 @@ def adopt(cluster: Cluster, *options: str) -> subprocess.CompletedProcess[str]:
     code = "from klog.commands.main import main; main()"
     config = cluster.work / "klog" / "klog.properties"
     return subprocess.run(
-        [sys.executable, "-c", code, "adopt", "--config", str(config), *options],
+        [sys.executable, "-c", code, "adopt", "--yes", "--config", str(config), *options],
         capture_output=True,
         check=False,
         text=True,

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from klog.commands.kafka_tools.command_lines import AsKafka, tool_app
+from klog.commands.shared.changing import ChangeOptions, Outcome
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_error, print_line, print_report
 from klog.commands.shared.option_sets import flag, optional
 from klog.commands.shared.output import OutputOptions, WatchOptions
 from klog.commands.shared.terminal import confirmed, count_of
 from klog.commands.shared.usage import did_you_mean
-from klog.formats.errors import UsageError
+from klog.formats.errors import KlogError, UsageError
 
 if TYPE_CHECKING:
     from klog.admin.acls import Wanted
@@ -171,7 +172,8 @@ def list_acls(
     def show(cluster: Cluster) -> None:
         found = list(dict.fromkeys(acl for each in filters for acl in describe_acls(cluster, each)))
         if not as_kafka or not output.for_people:
-            output.show([_row(each) for each in found])
+            none = "there are no such ACLs" if resources.found() or principal else "there are no ACLs"
+            output.show([_row(each) for each in found], fields=_FIELDS, none=none)
             return
         if not principal:
             _print_as_kafka(_CURRENT, found)
@@ -180,6 +182,17 @@ def list_acls(
             _print_as_kafka(_CURRENT, [each for each in found if each.principal == name])
 
     watch.over(connection, show)
+
+
+_FIELDS: Final = (
+    "principal",
+    "permissionType",
+    "operation",
+    "resourceType",
+    "resourceName",
+    "patternType",
+    "host",
+)
 
 
 def _row(acl: Acl) -> dict[str, object]:
@@ -206,6 +219,7 @@ def _print_as_kafka(title: str, acls: Iterable[Acl]) -> None:
 @app.command("add")
 def add_acls(
     connection: ConnectionOptions,
+    change: ChangeOptions,
     resources: Resources,
     entries: Entries,
     force: bool = flag("", hidden=True),  # noqa: ARG001 (as kafka-acls)
@@ -232,12 +246,20 @@ def add_acls(
     if as_kafka:
         _print_as_kafka("Adding ACLs for resource", wanted)
     with connection.cluster() as cluster:
-        failures = [each for each in create_acls(cluster, wanted) if each is not None]
+        errors = [None] * len(wanted) if change.dry_run else create_acls(cluster, wanted)
+    if as_kafka and change.for_people:
+        _exit_if_failed(errors)
+        return
+    done = "would be added" if change.dry_run else "added"
+    outcomes = [Outcome(str(acl), _row(acl), done, error) for acl, error in zip(wanted, errors, strict=True)]
+    added = errors.count(None)
+    change.conclude(outcomes, summary=f"{count_of(added, 'ACL')} {done}" if added else "")
+
+
+def _exit_if_failed(errors: Iterable[KlogError | None]) -> None:
+    failures = [each for each in errors if each is not None]
     for failure in failures:
         print_error(failure)
-    added = len(wanted) - len(failures)
-    if added and not as_kafka:
-        print_report(f"{count_of(added, 'ACL')} added")
     if failures:
         raise typer.Exit(1)
 
@@ -245,7 +267,7 @@ def add_acls(
 @app.command("remove")
 def remove_acls(
     connection: ConnectionOptions,
-    output: OutputOptions,
+    change: ChangeOptions,
     resources: Resources,
     entries: Entries,
     yes: bool = _FORCE,
@@ -269,11 +291,12 @@ def remove_acls(
         found = list(dict.fromkeys(acl for each in filters for acl in describe_acls(cluster, each)))
         if not found:
             print_report("there are no such ACLs")
-            return
-        if not as_kafka:
-            output.show([_row(each) for each in found])
-        if not confirmed(f"Remove {count_of(len(found), 'ACL')}?", yes=yes):
+        elif change.for_people and not as_kafka:
+            change.show([_row(each) for each in found])
+        if found and not confirmed(f"Remove {count_of(len(found), 'ACL')}?", yes=yes or change.dry_run):
             raise typer.Exit(1)
-        removed = delete_acls(cluster, filters)
-    if not as_kafka:
-        print_report(f"{count_of(len(removed), 'ACL')} removed")
+        removed = delete_acls(cluster, filters) if found and not change.dry_run else found
+    if not as_kafka or not change.for_people:
+        done = "would be removed" if change.dry_run else "removed"
+        outcomes = [Outcome(str(each), _row(each), done) for each in removed]
+        change.conclude(outcomes, summary=f"{count_of(len(removed), 'ACL')} {done}" if removed else "")

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Final
 import typer
 
 from klog.commands.kafka_tools.command_lines import tool_app
+from klog.commands.shared.changing import ChangeOptions, Outcome
 from klog.commands.shared.connection import ConnectionOptions
-from klog.commands.shared.messages import BOLD, RED, YELLOW, print_line, print_note, print_report
+from klog.commands.shared.messages import BOLD, RED, YELLOW, print_line, print_note
 from klog.commands.shared.option_sets import argument, flag, optional
 from klog.commands.shared.output import OutputFormat, OutputOptions, WatchOptions
 from klog.commands.shared.terminal import confirmed, count_of
@@ -252,6 +253,7 @@ def list_endpoints(
 @app.command("unregister")
 def unregister(
     connection: ConnectionOptions,
+    change: ChangeOptions,
     kafka: KafkaOptions,
     broker: int | None = argument(None, "The broker to forget.", "[ID]"),
     broker_id: int | None = optional(None, "The same, as for kafka-cluster.", "--id", "-i", metavar="ID"),
@@ -280,10 +282,12 @@ def unregister(
         raise missing("ID")
     with connect.cluster(kafka.settings(connection)) as cluster:
         if broker is not None:
-            if not _agreed_to_unregister(cluster, broker, yes=yes):
+            if not _agreed_to_unregister(cluster, broker, yes=yes or change.dry_run):
                 raise typer.Exit(1)
-            unregister_broker(cluster, broker)
-            print_report(f"broker {broker}: is no longer registered")
+            if not change.dry_run:
+                unregister_broker(cluster, broker)
+            done = "would no longer be registered" if change.dry_run else "is no longer registered"
+            change.conclude([Outcome(f"broker {broker}", {"brokerId": broker}, done)])
         elif broker_id is not None:
             try:
                 unregister_broker(cluster, broker_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from klog.commands.shared.option_sets import flag, optional
+from klog.commands.shared.option_sets import argument, flag, optional
 from klog.commands.shared.usage import missing
 from klog.formats.errors import UsageError
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _PANEL: Final = "Entity"
 _CHOICE: Final = (
-    "--topic NAME, --broker ID, --broker-defaults, --broker-logger ID, --group NAME or --client-metrics NAME"
+    "TOPIC, --broker ID, --broker-defaults, --broker-logger ID, --group NAME or --client-metrics NAME"
 )
 _QUOTAS: Final = ("clients", "users", "ips")
 
@@ -23,7 +23,8 @@ _QUOTAS: Final = ("clients", "users", "ips")
 class EntityOptions:
     """The entity whose configs are meant, also as kafka-configs names it."""
 
-    topic: str | None = optional(None, "Configs of a topic.", panel=_PANEL, metavar="TOPIC")
+    name: str | None = argument(None, "Configs of a topic.", "[TOPIC]")
+    topic: str | None = optional(None, "The same.", panel=_PANEL, metavar="TOPIC")
     broker: str | None = optional(None, "Configs of a broker.", panel=_PANEL, metavar="ID")
     broker_defaults: bool = flag("Configs for all brokers of the cluster.", panel=_PANEL)
     broker_logger: str | None = optional(None, "Levels of a broker's loggers.", panel=_PANEL, metavar="ID")
@@ -104,6 +105,7 @@ class EntityOptions:
         found: list[ConfigEntity | None] = [
             ConfigEntity(entity_type, name)
             for entity_type, name in (
+                (EntityType.TOPICS, self.name),
                 (EntityType.TOPICS, self.topic),
                 (EntityType.BROKERS, self.broker),
                 (EntityType.BROKERS, "" if self.broker_defaults else None),

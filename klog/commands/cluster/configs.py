@@ -14,8 +14,9 @@ import typer
 from klog.commands.cluster.assignments import parse_pairs, split_list, without_brackets
 from klog.commands.cluster.config_entities import EntityOptions
 from klog.commands.kafka_tools.command_lines import AsKafka, tool_app
-from klog.commands.shared.connection import ConnectionOptions, ValidateOnly
-from klog.commands.shared.messages import print_line, print_note, print_report
+from klog.commands.shared.changing import ChangeOptions, Outcome
+from klog.commands.shared.connection import ConnectionOptions
+from klog.commands.shared.messages import print_line, print_note
 from klog.commands.shared.option_sets import flag, optional
 from klog.commands.shared.output import OutputOptions, WatchOptions
 from klog.commands.shared.properties import properties_file
@@ -57,7 +58,7 @@ def describe_configs(
 
     Examples:
 
-        klog configs describe --topic orders
+        klog configs describe orders
 
         klog configs describe --topic orders --all --json | jq 'select(.name == "retention.ms")'
 
@@ -161,6 +162,7 @@ def _value(entry: ConfigEntry) -> str | None:
 def alter_configs(
     options: EntityOptions,
     connection: ConnectionOptions,
+    change: ChangeOptions,
     set_: list[str] | None = _change("KEY=VALUE", "Set a config."),
     delete: list[str] | None = _change("KEY", "Return to the default."),
     append: list[str] | None = _change("KEY=VALUE", "Add to a list."),
@@ -168,14 +170,13 @@ def alter_configs(
     add_config: list[str] | None = _change("K=V,K=[V,V]", "--set, as for kafka-configs."),
     add_config_file: Path | None = _change("FILE", "--set for each property of a file."),
     delete_config: list[str] | None = _change("K,K", "--delete, as for kafka-configs."),
-    validate_only: ValidateOnly = False,
     as_kafka: AsKafka = False,
 ) -> None:
     """Change configs of a topic, a broker, all brokers or a group. Either all changes are made, or none.
 
     Examples:
 
-        klog configs alter --topic orders --set retention.ms=86400000
+        klog configs alter orders --set retention.ms=86400000
 
         klog configs alter --topic orders --append cleanup.policy=compact --delete retention.ms
 
@@ -204,11 +205,13 @@ def alter_configs(
     )
     with connection.cluster() as cluster:
         _check_set(cluster, entity, kafka_deleted)
-        alter(cluster, entity, changes, validate_only=validate_only)
-    if as_kafka and not validate_only:
+        alter(cluster, entity, changes, validate_only=change.dry_run)
+    if as_kafka and change.for_people and not change.dry_run:
         print_line(changed(entity))
-    else:
-        print_report(f"{entity}: {'could be ' if validate_only else ''}changed")
+        return
+    fields = {"entityType": entity.type.value, "entityName": entity.name}
+    done = "could be changed" if change.dry_run else "changed"
+    change.conclude([Outcome(str(entity), fields, done)])
 
 
 def _alter_quotas(

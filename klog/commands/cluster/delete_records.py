@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from klog.commands.shared.changing import ChangeOptions, Outcome
 from klog.commands.shared.connection import ConnectionOptions
-from klog.commands.shared.messages import print_error, print_line, print_note, print_report
+from klog.commands.shared.messages import print_line, print_note
 from klog.commands.shared.option_sets import argument, flag, optional
-from klog.commands.shared.output import OutputOptions
 from klog.commands.shared.properties import text_of
 from klog.commands.shared.terminal import confirmed, count_of
 from klog.commands.shared.usage import missing
@@ -28,12 +28,11 @@ if TYPE_CHECKING:
 
 def delete_records(
     connection: ConnectionOptions,
-    output: OutputOptions,
+    change: ChangeOptions,
     targets: list[str] | None = argument(
         None, "Delete what is before this offset; -1 deletes all records.", "TOPIC:PARTITION:OFFSET..."
     ),
     offset_json_file: Path | None = optional(None, "A file of kafka-delete-records.", metavar="FILE"),
-    dry_run: bool = flag("Only show what would go."),
     yes: bool = flag("Delete without asking.", "--yes", "-y"),
 ) -> None:
     """Delete the records of partitions before an offset, on all replicas. They cannot be brought back.
@@ -56,17 +55,20 @@ def delete_records(
 
     before = _before(targets, offset_json_file)
     in_a_script = not (sys.stdin.isatty() and sys.stderr.isatty())
-    as_kafka = offset_json_file is not None and output.for_people and in_a_script and not (yes or dry_run)
+    as_kafka = (
+        offset_json_file is not None and change.for_people and in_a_script and not (yes or change.dry_run)
+    )
     with connection.cluster() as cluster:
         planned = plan(cluster, before)
-        if not as_kafka and not _agreed(planned, output, dry_run=dry_run, yes=yes):
-            raise typer.Exit(0 if dry_run else 1)
+        if not as_kafka and not _agreed(planned, change, yes=yes):
+            raise typer.Exit(0 if change.dry_run else 1)
         if as_kafka:
             print_line("Executing records delete operation")
         outcomes = delete(cluster, before)
-    failed = _tell_as_kafka(outcomes) if as_kafka else _tell(outcomes)
-    if failed and not as_kafka:
-        raise typer.Exit(1)
+    if as_kafka:
+        _tell_as_kafka(outcomes)
+    else:
+        change.conclude([_outcome(*each) for each in sorted(outcomes.items())])
 
 
 def _before(targets: list[str] | None, file: Path | None) -> Mapping[TopicPartition, int]:
@@ -82,14 +84,15 @@ def _before(targets: list[str] | None, file: Path | None) -> Mapping[TopicPartit
     return parse_json(text_of(file), str(file))
 
 
-def _agreed(planned: list[Deletion], output: OutputOptions, *, dry_run: bool, yes: bool) -> bool:
+def _agreed(planned: list[Deletion], change: ChangeOptions, *, yes: bool) -> bool:
     """Show what goes and ask. Raises ClientError if a partition cannot be asked."""
-    output.show([each.to_json() for each in planned])
-    sys.stdout.flush()
+    if change.for_people or change.dry_run:
+        change.show([each.to_json() for each in planned])
+        sys.stdout.flush()
     for each in planned:
         if each.error is not None:
             raise each.error
-    if dry_run:
+    if change.dry_run:
         print_note("nothing was changed (--dry-run)")
         return False
     records = sum(each.records or 0 for each in planned)
@@ -97,19 +100,14 @@ def _agreed(planned: list[Deletion], output: OutputOptions, *, dry_run: bool, ye
     return confirmed(f"Delete {count_of(records, 'offset')} of {partitions} for ever?", yes=yes)
 
 
-def _tell(outcomes: Mapping[TopicPartition, int | KlogError]) -> bool:
-    """Say what became of each partition; return whether one failed."""
-    failed = False
-    for partition, outcome in sorted(outcomes.items()):
-        if isinstance(outcome, KlogError):
-            failed = True
-            print_error(outcome)
-        else:
-            print_report(f"{partition}: begins at offset {outcome}")
-    return failed
+def _outcome(partition: TopicPartition, found: int | KlogError) -> Outcome:
+    """What became of a partition: where it begins now, or why it was refused."""
+    error, start = (found, None) if isinstance(found, KlogError) else (None, found)
+    fields = {"topic": partition.topic, "partition": partition.partition, "logStartOffset": start}
+    return Outcome(str(partition), fields, f"begins at offset {start}", error)
 
 
-def _tell_as_kafka(outcomes: Mapping[TopicPartition, int | KlogError]) -> bool:
+def _tell_as_kafka(outcomes: Mapping[TopicPartition, int | KlogError]) -> None:
     from klog.client.errors import RefusedError
     from klog.commands.kafka_tools.java_errors import java_text
 
@@ -120,4 +118,3 @@ def _tell_as_kafka(outcomes: Mapping[TopicPartition, int | KlogError]) -> bool:
             print_line(f"partition: {partition}\terror: {said}")
         else:
             print_line(f"partition: {partition}\tlow_watermark: {outcome}")
-    return False

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Final
 
 import typer
 
+from klog.commands.shared.changing import ChangeOptions, Outcome
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_error, print_line, print_note, print_report
 from klog.commands.shared.option_sets import argument, flag, optional
 from klog.commands.shared.properties import text_of
-from klog.commands.shared.terminal import confirmed, count_of
+from klog.commands.shared.terminal import confirmed
 from klog.commands.shared.usage import missing
-from klog.formats.errors import UsageError
+from klog.formats.errors import KlogError, UsageError
 from klog.formats.wording import first_of
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class KafkaOptions:
 
 def elect_leader(
     connection: ConnectionOptions,
+    change: ChangeOptions,
     kafka: KafkaOptions,
     partitions: list[str] | None = argument(
         None, "Topics, or some of their partitions.", "[TOPIC[:N,...]]..."
@@ -85,11 +87,15 @@ def elect_leader(
         connection = replace(connection, command_config=kafka.admin_config)
     with connection.cluster() as cluster:
         wanted = _wanted(cluster, kafka, partitions)
-        if kind is ElectionType.UNCLEAN and not as_kafka:
-            wanted = _agreed(cluster, wanted, yes=yes)
+        if kind is ElectionType.UNCLEAN and (not as_kafka or change.dry_run):
+            wanted = _agreed(cluster, wanted, yes=yes or change.dry_run)
+        if change.dry_run:
+            change.conclude(_due(cluster, kind, wanted))
+            return
         outcomes = elect_leaders(cluster, kind, wanted)
-    failed = _tell_as_kafka(kind, outcomes) if as_kafka else _tell(outcomes)
-    if failed:
+    if not as_kafka:
+        _tell(outcomes, change)
+    elif _tell_as_kafka(kind, outcomes):
         raise typer.Exit(1)
 
 
@@ -162,27 +168,46 @@ def _agreed(cluster: Cluster, wanted: Sequence[TopicPartition] | None, *, yes: b
     return lost
 
 
-def _tell(outcomes: Mapping[TopicPartition, Elected]) -> bool:
-    """Say what became of each partition; return whether one failed."""
+def _due(cluster: Cluster, kind: ElectionType, wanted: Sequence[TopicPartition] | None) -> list[Outcome]:
+    """The partitions that would get another leader; preferred: those that another replica leads."""
+    from klog.admin.topics import find_topics
+    from klog.formats.names import TopicPartition
+    from klog.protocol.election_type import ElectionType
+
+    if kind is ElectionType.UNCLEAN:
+        return [_outcome(each, "would be elected a leader") for each in wanted or ()]
+    names = None if wanted is None else sorted({each.topic for each in wanted})
+    due = [
+        TopicPartition(topic.name, each.partition)
+        for topic in find_topics(cluster, names)
+        for each in topic.partitions
+        if each.replicas and each.leader != each.replicas[0]
+    ]
+    return [_outcome(each, "would be elected a leader") for each in due if wanted is None or each in wanted]
+
+
+def _outcome(partition: TopicPartition, done: str, error: KlogError | None = None) -> Outcome:
+    fields = {"topic": partition.topic, "partition": partition.partition}
+    return Outcome(str(partition), fields, done, error)
+
+
+def _tell(outcomes: Mapping[TopicPartition, Elected], change: ChangeOptions) -> None:
+    """Say what became of each partition; exit with 1 if one failed."""
     from klog.client.errors import RefusedError
     from klog.protocol.error_codes import ErrorCode
 
-    failed = False
-    elected = 0
+    told = []
     for partition, outcome in sorted(outcomes.items()):
         if outcome.error is ErrorCode.NONE:
-            elected += 1
-            print_report(f"{partition}: has a new leader")
+            told.append(_outcome(partition, "has a new leader"))
         elif outcome.error is ErrorCode.ELECTION_NOT_NEEDED:
-            print_report(f"{partition}: nothing to do")
+            told.append(_outcome(partition, "nothing to do"))
         else:
-            failed = True
-            print_error(RefusedError(str(partition), outcome.error, message=outcome.message))
-    if not outcomes:
+            error = RefusedError(str(partition), outcome.error, message=outcome.message)
+            told.append(_outcome(partition, "failed", error))
+    if not outcomes and change.for_people:
         print_report("nothing to do: all partitions have their leaders")
-    elif elected:
-        print_report(f"elected {count_of(elected, 'leader')}")
-    return failed
+    change.conclude(told)
 
 
 def _tell_as_kafka(kind: ElectionType, outcomes: Mapping[TopicPartition, Elected]) -> bool:

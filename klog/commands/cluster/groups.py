@@ -8,20 +8,22 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from klog.commands.cluster.group_options import DescribeOptions, Groups, OneGroup, ResetRules, ResetScope
 from klog.commands.kafka_tools.command_lines import AsKafka, tool_app
+from klog.commands.shared.changing import ChangeOptions, Outcome
 from klog.commands.shared.connection import ConnectionOptions
-from klog.commands.shared.messages import print_error, print_line, print_report
+from klog.commands.shared.messages import print_error, print_line, print_note, print_report
 from klog.commands.shared.option_sets import flag, optional
 from klog.commands.shared.output import OutputFormat, OutputOptions, WatchOptions
 from klog.commands.shared.tables import show_table
 from klog.commands.shared.terminal import confirmed
 from klog.commands.shared.usage import did_you_mean, missing
 from klog.formats.errors import KlogError, UsageError
+from klog.formats.wording import first_of
 
 if TYPE_CHECKING:
     from klog.admin.groups import Group, GroupFailure
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from klog.client.cluster import Cluster
     from klog.client.groups import ListedGroup
     from klog.formats.names import TopicPartition
+
+_NAMED_PARTITIONS: Final = 5
 
 app = tool_app(
     "groups",
@@ -102,7 +106,13 @@ def list_groups(
             for line in listed(found, types=type_ is not None, states=state is not None):
                 print_line(line)
         else:
-            output.show([_listed_row(each) for each in found], columns=("group", "type", "state"))
+            output.show(
+                [_listed_row(each) for each in found],
+                columns=("group", "type", "state"),
+                fields=("group", "type", "state", "protocolType"),
+            )
+        if not found and output.for_people and not as_kafka:
+            print_note("there are no such groups" if states or types else "there are no groups")
 
     watch.over(connection, show)
 
@@ -303,6 +313,7 @@ def _planned(
 def delete_groups(
     groups: Groups,
     connection: GroupConnection,
+    change: ChangeOptions,
     yes: bool = flag("Delete without asking.", "--yes", "-y"),
     as_kafka: AsKafka = False,
 ) -> None:
@@ -319,7 +330,7 @@ def delete_groups(
     from klog.admin import groups as admin
 
     names = groups.given()
-    agreed = yes or as_kafka
+    agreed = yes or as_kafka or change.dry_run
     if names and not confirmed(f"Delete the offsets of {', '.join(names)}?", yes=agreed):
         raise typer.Exit(1)
     with connection.cluster() as cluster:
@@ -327,20 +338,37 @@ def delete_groups(
             names = _all_names(cluster)
             if names and not confirmed(f"Delete the offsets of {', '.join(names)}?", yes=agreed):
                 raise typer.Exit(1)
-        outcomes = admin.delete_groups(cluster, names)
+        outcomes = _deletable(cluster, names) if change.dry_run else admin.delete_groups(cluster, names)
     deleted = [name for name, error in outcomes.items() if error is None]
-    if as_kafka and deleted:
-        names_text = ", ".join(f"'{name}'" for name in deleted)
-        print_line(f"Deletion of requested consumer groups ({names_text}) was successful.")
-    elif deleted:
-        print_report("\n".join(f"{name}: deleted" for name in deleted))
-    _exit_with(error for error in outcomes.values() if error is not None)
+    if as_kafka and change.for_people and not change.dry_run:
+        if deleted:
+            names_text = ", ".join(f"'{name}'" for name in deleted)
+            print_line(f"Deletion of requested consumer groups ({names_text}) was successful.")
+        _exit_with(error for error in outcomes.values() if error is not None)
+        return
+    done = "would be deleted" if change.dry_run else "deleted"
+    change.conclude([Outcome(name, {"group": name}, done, error) for name, error in outcomes.items()])
+
+
+def _deletable(cluster: Cluster, names: Sequence[str]) -> dict[str, KlogError | None]:
+    """What deleting groups would give: groups with members, and those that are not there, are refused."""
+    from klog.admin.groups import describe_groups
+    from klog.client.errors import RefusedError
+    from klog.protocol.error_codes import ErrorCode
+
+    found, failures = describe_groups(cluster, names, offsets=False)
+    outcomes: dict[str, KlogError | None] = {failure.group_id: failure.error for failure in failures}
+    for group in found:
+        refused = RefusedError(f"group {group.group_id}", ErrorCode.NON_EMPTY_GROUP)
+        outcomes[group.group_id] = refused if group.members else None
+    return outcomes
 
 
 @app.command("delete-offsets")
 def delete_offsets(
     group: OneGroup,
     connection: GroupConnection,
+    change: ChangeOptions,
     topic: Annotated[
         list[str],
         typer.Option(
@@ -350,15 +378,18 @@ def delete_offsets(
             show_default=False,
         ),
     ] = ...,  # type: ignore[assignment]  # typer's way to require an option
+    yes: bool = flag("Delete without asking.", "--yes", "-y"),
     as_kafka: AsKafka = False,
 ) -> None:
-    """Delete committed offsets of topics that no member of the group reads.
+    """Delete committed offsets of topics that no member of the group reads. Asks; elsewhere it needs --yes.
+
+    `klog groups --delete-offsets` never asks, as kafka-consumer-groups.
 
     Examples:
 
         klog groups delete-offsets billing --topic orders
 
-        klog groups delete-offsets billing --topic orders:0,2 --topic prices
+        klog groups delete-offsets billing --topic orders:0,2 --topic prices --yes
     """
     from klog.admin import groups as admin
     from klog.client.errors import RefusedError
@@ -367,14 +398,27 @@ def delete_offsets(
     name = group.required()
     with connection.cluster() as cluster:
         partitions = admin.parse_partitions(cluster, topic)
-        outcomes = admin.delete_offsets(cluster, name, partitions)
-    if as_kafka:
+        question = f"Delete the offsets of {name} for {first_of(partitions, _NAMED_PARTITIONS)}?"
+        if not confirmed(question, yes=yes or as_kafka or change.dry_run):
+            raise typer.Exit(1)
+        outcomes = (
+            dict.fromkeys(partitions, ErrorCode.NONE)
+            if change.dry_run
+            else admin.delete_offsets(cluster, name, partitions)
+        )
+    if as_kafka and change.for_people:
         print_line(f"Request succeeded for deleting offsets from group {name}.")
-    for partition, code in sorted(outcomes.items()):
-        if code is ErrorCode.NONE:
-            print_report(f"{partition}: deleted")
-    _exit_with(
-        RefusedError(f"offset of group {name} for {partition}", code)
-        for partition, code in sorted(outcomes.items())
-        if code is not ErrorCode.NONE
+    done = "would be deleted" if change.dry_run else "deleted"
+    change.conclude(
+        [
+            Outcome(
+                str(partition),
+                {"group": name, "topic": partition.topic, "partition": partition.partition},
+                done,
+                None
+                if code is ErrorCode.NONE
+                else RefusedError(f"offset of group {name} for {partition}", code),
+            )
+            for partition, code in sorted(outcomes.items())
+        ]
     )

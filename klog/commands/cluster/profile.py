@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from klog.commands.cluster.profile_options import LoginOptions, TlsOptions
-from klog.commands.shared.messages import print_report
+from klog.commands.shared.changing import ChangeOptions, Outcome
 from klog.commands.shared.option_sets import CommandGroup, argument, flag, optional
 from klog.commands.shared.output import OutputOptions
+from klog.commands.shared.terminal import confirmed
 from klog.formats.errors import UsageError
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ def _profiles() -> Profiles:
 @app.command("add")
 def add_profile(
     name: Name,
+    change: ChangeOptions,
     login: LoginOptions,
     tls: TlsOptions,
     bootstrap_server: str | None = optional(
@@ -105,9 +107,11 @@ def add_profile(
     changed = profiles.with_profile(name, properties)
     if use:
         changed = changed.using(name)
-    write_profiles(_path(), changed)
+    if not change.dry_run:
+        write_profiles(_path(), changed)
     note = " (current)" if changed.current == name else ""
-    print_report(f"{name}: added to {_path()}{note}")
+    done = f"{'could be ' if change.dry_run else ''}added to {_path()}{note}"
+    change.conclude([Outcome(name, {"profile": name}, done)])
 
 
 def _read_password(user: str) -> str:
@@ -143,9 +147,11 @@ def list_profiles(output: OutputOptions) -> None:
     ]
     if output.for_people:
         rows = [{**row, "current": "*" if row["current"] else ""} for row in rows]
-        if not rows:
-            print_report("there are no profiles (klog profile add NAME --bootstrap-server HOST:PORT)")
-    output.show(rows)
+    output.show(
+        rows,
+        fields=("profile", "current", "bootstrapServers", "securityProtocol"),
+        none="there are no profiles (klog profile add NAME --bootstrap-server HOST:PORT)",
+    )
 
 
 @app.command("show")
@@ -170,7 +176,7 @@ def show_profile(
 
 
 @app.command("use")
-def use_profile(name: Name) -> None:
+def use_profile(name: Name, change: ChangeOptions) -> None:
     """Make a profile the current one: commands use it if nothing else says which cluster is meant.
 
     Examples:
@@ -180,13 +186,18 @@ def use_profile(name: Name) -> None:
     from klog.admin.profiles import write_profiles
 
     profiles = _profiles().using(name)
-    write_profiles(_path(), profiles)
-    print_report(f"{name} is current: {profiles.named(name).get('bootstrap.servers')}")
+    if not change.dry_run:
+        write_profiles(_path(), profiles)
+    state = "would be current" if change.dry_run else "is current"
+    done = f"{state}: {profiles.named(name).get('bootstrap.servers')}"
+    change.conclude([Outcome(name, {"profile": name}, done)])
 
 
 @app.command("remove")
-def remove_profile(name: Name) -> None:
-    """Remove a profile.
+def remove_profile(
+    name: Name, change: ChangeOptions, yes: bool = flag("Remove without asking.", "--yes", "-y")
+) -> None:
+    """Remove a profile. Asks on a terminal; elsewhere it needs --yes.
 
     Examples:
 
@@ -194,5 +205,10 @@ def remove_profile(name: Name) -> None:
     """
     from klog.admin.profiles import write_profiles
 
-    write_profiles(_path(), _profiles().without(name))
-    print_report(f"{name}: removed")
+    left = _profiles().without(name)
+    if not confirmed(f"Remove the profile {name}?", yes=yes or change.dry_run):
+        raise typer.Exit(1)
+    if not change.dry_run:
+        write_profiles(_path(), left)
+    done = "would be removed" if change.dry_run else "removed"
+    change.conclude([Outcome(name, {"profile": name}, done)])

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 from klog.commands.cluster.assignments import parse_pairs, split_list
 from klog.commands.kafka_tools.command_lines import AsKafka, tool_app
-from klog.commands.shared.connection import ConnectionOptions, ValidateOnly
-from klog.commands.shared.messages import print_line, print_report
+from klog.commands.shared.changing import ChangeOptions, Outcome
+from klog.commands.shared.connection import ConnectionOptions
+from klog.commands.shared.messages import print_line
 from klog.commands.shared.option_sets import flag, optional
 from klog.commands.shared.output import OutputOptions, WatchOptions
 from klog.commands.shared.usage import missing
@@ -122,7 +123,9 @@ def list_quotas(
                 }
                 for entity, values in found.items()
                 for key, value in values.items()
-            ]
+            ],
+            fields=("user", "clientId", "ip", "key", "value"),
+            none="there are no such quotas" if filters else "there are no quotas",
         )
 
     watch.over(connection, show)
@@ -163,12 +166,12 @@ def _title(entity: QuotaEntity) -> str:
 @app.command("alter")
 def alter_quotas(
     connection: ConnectionOptions,
+    change: ChangeOptions,
     whose: Whose,
     set_: list[str] | None = optional(None, "Set a quota (repeatable).", metavar="KEY=VALUE"),
     delete: list[str] | None = optional(None, "Remove a quota (repeatable).", metavar="KEY"),
     add_config: list[str] | None = optional(None, "", metavar="K=V,K=V", hidden=True),
     delete_config: list[str] | None = optional(None, "", metavar="K,K", hidden=True),
-    validate_only: ValidateOnly = False,
     as_kafka: AsKafka = False,
 ) -> None:
     """Set and remove quotas of one entity: all of the changes are made, or none.
@@ -199,11 +202,12 @@ def alter_quotas(
         raise UsageError("a quota is changed twice")
     entity = QuotaEntity(tuple((kind, name or None) for kind, name in parts.items()))
     with connection.cluster() as cluster:
-        alter(cluster, entity, changes, validate_only=validate_only)
-    if as_kafka:
+        alter(cluster, entity, changes, validate_only=change.dry_run)
+    if as_kafka and change.for_people:
         print_line(completed(entity))
-    else:
-        print_report(f"{_title(entity)}: {'could be ' if validate_only else ''}changed")
+        return
+    done = "could be changed" if change.dry_run else "changed"
+    change.conclude([Outcome(_title(entity), {"entity": dict(entity.parts)}, done)])
 
 
 def values_of(pairs: Mapping[str, str]) -> dict[str, float]:

@@ -14,13 +14,14 @@ import typer
 
 from klog.commands.cluster.topic_options import AnyTopics, NewTopics, ShownPartitions, SomeTopics
 from klog.commands.kafka_tools.command_lines import AsKafka, tool_app
-from klog.commands.shared.connection import ConnectionOptions, ValidateOnly
-from klog.commands.shared.messages import print_error, print_line, print_report
+from klog.commands.shared.changing import ChangeOptions, Outcome
+from klog.commands.shared.connection import ConnectionOptions
+from klog.commands.shared.messages import print_line, print_note
 from klog.commands.shared.option_sets import flag, optional
 from klog.commands.shared.output import OutputFormat, OutputOptions, WatchOptions
 from klog.commands.shared.tables import show_table
 from klog.commands.shared.terminal import confirmed
-from klog.formats.errors import UsageError
+from klog.formats.errors import KlogError, UsageError
 
 if TYPE_CHECKING:
     from klog.admin.topic_selection import TopicSelection
@@ -93,9 +94,11 @@ def _list(found: Sequence[Topic], output: OutputOptions, *, as_kafka: bool) -> N
         for topic in found
     ]
     if not output.for_people or (sys.stdout.isatty() and not as_kafka):
-        output.show(rows)
+        output.show(rows, fields=("topic", "partitions", "replicas"))
     elif found or as_kafka:
         typer.echo("\n".join(topic.name for topic in found))
+    if not found and output.for_people and not as_kafka:
+        print_note("there are no such topics")
 
 
 @app.command("describe")
@@ -208,12 +211,12 @@ def _row(partition: Partition) -> dict[str, object]:
 def create_topics(
     topics: NewTopics,
     connection: ConnectionOptions,
+    change: ChangeOptions,
     partitions: int | None = _CLUSTER_DEFAULT,
     replication_factor: int | None = _CLUSTER_DEFAULT,
     replica_assignment: str | None = _ASSIGNMENT,
     config: list[str] | None = optional(None, "A topic config (repeatable).", metavar="KEY=VALUE"),
     if_not_exists: bool = flag("Accept topics that exist already."),
-    validate_only: ValidateOnly = False,
     as_kafka: AsKafka = False,
 ) -> None:
     """Create topics, and wait until they can be written to.
@@ -246,15 +249,16 @@ def create_topics(
         for name in topics.required()
     ]
     with connection.cluster() as cluster:
-        outcomes = create(cluster, wanted, connect.partitions_retry(), validate_only=validate_only)
+        outcomes = create(cluster, wanted, connect.partitions_retry(), validate_only=change.dry_run)
     if as_kafka:
         for outcome in outcomes:
             if not outcome.error:
                 print_line(f"Created topic {outcome.topic}.")
     _report(
         [outcome for outcome in outcomes if outcome.error] if as_kafka else outcomes,
-        "could be created" if validate_only else "created",
+        "could be created" if change.dry_run else "created",
         "TOPIC_ALREADY_EXISTS" if if_not_exists else "",
+        change,
     )
 
 
@@ -262,13 +266,13 @@ def create_topics(
 def add_partitions(
     topics: SomeTopics,
     connection: ConnectionOptions,
+    change: ChangeOptions,
     partitions: Annotated[
         int,
         typer.Option(min=1, metavar="N", help="The new total number of partitions.", show_default=False),
     ] = ...,  # type: ignore[assignment]  # typer's way to require an option
     replica_assignment: str | None = _ASSIGNMENT,
     if_exists: bool = _IF_EXISTS,
-    validate_only: ValidateOnly = False,
     config: list[str] | None = optional(None, "", "--config", "--delete-config", hidden=True),
     as_kafka: AsKafka = False,
 ) -> None:
@@ -297,16 +301,17 @@ def add_partitions(
                 partitions,
                 None if assignment is None else dict(enumerate(list(assignment.values())[first:])),
                 connect.partitions_retry(),
-                validate_only=validate_only,
+                validate_only=change.dry_run,
             )
-    done = f"{'could have' if validate_only else 'has'} {partitions} partitions"
-    _report(outcomes, done, "UNKNOWN_TOPIC_OR_PARTITION" if if_exists else "")
+    done = f"{'could have' if change.dry_run else 'has'} {partitions} partitions"
+    _report(outcomes, done, "UNKNOWN_TOPIC_OR_PARTITION" if if_exists else "", change)
 
 
 @app.command("delete")
 def delete_topics(
     topics: SomeTopics,
     connection: ConnectionOptions,
+    change: ChangeOptions,
     if_exists: bool = _IF_EXISTS,
     exclude_internal: bool = _EXCLUDE_INTERNAL,
     yes: bool = flag("Delete without asking.", "--yes", "-y"),
@@ -326,17 +331,20 @@ def delete_topics(
     from klog.client.admin import delete_topics as delete
 
     selection = replace(topics.required(may_miss=if_exists), exclude_internal=exclude_internal)
-    yes = yes or as_kafka
+    yes = yes or as_kafka or change.dry_run
     settings = connection.settings()
     by_name = not selection.patterns
     if by_name and not _agreed(selection.names, yes=yes):
         raise typer.Exit(1)
     with connect.cluster(settings) as cluster:
-        names = selection.names if by_name else _selected(cluster, selection)
+        names = selection.names if by_name and not change.dry_run else _selected(cluster, selection)
         if not by_name and names and not _agreed(names, yes=yes):
             raise typer.Exit(1)
+        if change.dry_run:
+            change.conclude([_outcome(name, "would be deleted") for name in names])
+            return
         outcomes = delete(cluster, names) if names else []
-    _report(outcomes, "deleted", "UNKNOWN_TOPIC_OR_PARTITION" if if_exists else "")
+    _report(outcomes, "deleted", "UNKNOWN_TOPIC_OR_PARTITION" if if_exists else "", change)
 
 
 def _agreed(names: Sequence[str], *, yes: bool) -> bool:
@@ -349,19 +357,23 @@ def _selected(cluster: Cluster, selection: TopicSelection) -> list[str]:
     return [topic.name for topic in select_topics(cluster, selection)]
 
 
-def _report(outcomes: Sequence[TopicResult], done: str, accepted: str) -> None:
-    """Print the outcome of each topic on stderr; exit with 1 if one failed. `accepted` is no failure."""
+def _report(outcomes: Sequence[TopicResult], done: str, accepted: str, change: ChangeOptions) -> None:
+    """Say what became of each topic; exit with 1 if one failed. The error `accepted` is no failure."""
     from klog.client.errors import RefusedError
     from klog.protocol.error_codes import ErrorCode
 
-    failed = False
-    for outcome in outcomes:
-        if outcome.error is ErrorCode.NONE:
-            print_report(f"{outcome.topic}: {done}")
-        elif outcome.error.name == accepted:
-            print_report(f"{outcome.topic}: nothing to do, {accepted}")
+    told = []
+    for each in outcomes:
+        if each.error is ErrorCode.NONE:
+            told.append(_outcome(each.topic, done))
+        elif each.error.name == accepted:
+            told.append(_outcome(each.topic, f"nothing to do, {accepted}"))
         else:
-            failed = True
-            print_error(RefusedError(outcome.topic, outcome.error, message=outcome.message))
-    if failed:
-        raise typer.Exit(1)
+            told.append(
+                _outcome(each.topic, done, RefusedError(each.topic, each.error, message=each.message))
+            )
+    change.conclude(told)
+
+
+def _outcome(topic: str, done: str, error: KlogError | None = None) -> Outcome:
+    return Outcome(topic, {"topic": topic}, done, error)

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Final
 import typer
 
 from klog.commands.kafka_tools.command_lines import tool_app
+from klog.commands.shared.changing import ChangeOptions, Outcome
 from klog.commands.shared.connection import ConnectionOptions
-from klog.commands.shared.messages import print_note, print_report
+from klog.commands.shared.messages import print_note
 from klog.commands.shared.option_sets import argument, flag, optional
 from klog.commands.shared.output import OutputOptions, WatchOptions
 from klog.commands.shared.terminal import confirmed
@@ -37,6 +38,24 @@ app = tool_app(
     ),
 )
 
+_PRODUCER_FIELDS: Final = (
+    "producerId",
+    "producerEpoch",
+    "latestCoordinatorEpoch",
+    "lastSequence",
+    "lastTimestamp",
+    "currentTransactionStartOffset",
+)
+_HANGING_FIELDS: Final = (
+    "topic",
+    "partition",
+    "producerId",
+    "producerEpoch",
+    "coordinatorEpoch",
+    "startOffset",
+    "lastTimestamp",
+    "duration(min)",
+)
 _MS_IN_MINUTE: Final = 60_000
 _NONE: Final = -1
 _NAMED_PARTITIONS: Final = 5
@@ -74,7 +93,11 @@ def list_transactions(
 
     def show(cluster: Cluster) -> None:
         found = listed(cluster, longer_than_ms=duration_filter)
-        output.show([_listed_row(each) for each in found])
+        output.show(
+            [_listed_row(each) for each in found],
+            fields=("transactionalId", "coordinator", "producerId", "transactionState"),
+            none="there are no such transactions" if duration_filter > 0 else "there are no transactions",
+        )
 
     watch.over(connection, show)
 
@@ -168,7 +191,11 @@ def describe_producers(
     wanted = _partition(topic, partition)
 
     def show(cluster: Cluster) -> None:
-        output.show([_producer_row(each) for each in producers(cluster, wanted, broker_id)])
+        output.show(
+            [_producer_row(each) for each in producers(cluster, wanted, broker_id)],
+            fields=_PRODUCER_FIELDS,
+            none=f"{wanted} knows no producers",
+        )
 
     watch.over(connection, show)
 
@@ -214,7 +241,9 @@ def find_hanging(
             connect.SYSTEM_CLOCK.wall_ms(),
             on_leaderless=_note_leaderless,
         )
-        output.show([_hanging_row(each) for each in found])
+        output.show(
+            [_hanging_row(each) for each in found], fields=_HANGING_FIELDS, none="no transaction hangs"
+        )
 
     watch.over(connection, show)
 
@@ -243,6 +272,7 @@ def _hanging_row(found: OpenTransaction) -> dict[str, object]:
 @app.command("abort")
 def abort_transaction(
     connection: ConnectionOptions,
+    change: ChangeOptions,
     topic: str | None = _TOPIC,
     partition: int | None = _PARTITION,
     start_offset: int | None = optional(
@@ -267,12 +297,17 @@ def abort_transaction(
     wanted = _partition(topic, partition)
     if start_offset is None and (producer_id is None or producer_epoch is None or coordinator_epoch is None):
         raise missing("--start-offset N (or --producer-id, --producer-epoch and --coordinator-epoch)")
-    if not confirmed(f"Abort the transaction in {wanted}?", yes=yes):
+    if not confirmed(f"Abort the transaction in {wanted}?", yes=yes or change.dry_run):
         raise typer.Exit(1)
     with connection.cluster() as cluster:
         if start_offset is not None:
-            producer = transactions.abort(cluster, wanted, start_offset).producer
+            find = transactions.open_at if change.dry_run else transactions.abort
+            producer = find(cluster, wanted, start_offset).producer
         else:
             producer = ProducerId(producer_id or 0, producer_epoch or 0)
-            transactions.abort_of(cluster, wanted, producer, coordinator_epoch or 0)
-    print_report(f"{wanted}: the transaction of producer {producer.producer_id} was aborted")
+            if not change.dry_run:
+                transactions.abort_of(cluster, wanted, producer, coordinator_epoch or 0)
+    state = "would be aborted" if change.dry_run else "was aborted"
+    done = f"the transaction of producer {producer.producer_id} {state}"
+    fields = {"topic": wanted.topic, "partition": wanted.partition, "producerId": producer.producer_id}
+    change.conclude([Outcome(str(wanted), fields, done)])

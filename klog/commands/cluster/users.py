@@ -14,8 +14,9 @@ import typer
 
 from klog.commands.cluster.assignments import parse_pairs, split_list
 from klog.commands.kafka_tools.command_lines import AsKafka, tool_app
+from klog.commands.shared.changing import ChangeOptions, Outcome
 from klog.commands.shared.connection import ConnectionOptions
-from klog.commands.shared.messages import print_line, print_report
+from klog.commands.shared.messages import print_line
 from klog.commands.shared.option_sets import argument, flag, optional
 from klog.commands.shared.output import OutputOptions, WatchOptions
 from klog.commands.shared.terminal import confirmed
@@ -81,7 +82,6 @@ def list_users(
         klog users list alice -o json
     """
     from klog.admin.requests.scram_users import describe_users
-    from klog.client.errors import ClientError
 
     _check_type(entity_type)
     wanted = [*(users or ()), *([entity_name] if entity_name else ())]
@@ -96,14 +96,10 @@ def list_users(
                 {"user": each.name, "mechanism": name.title, "iterations": count}
                 for each in found
                 for name, count in each.iterations.items()
-            ]
+            ],
+            fields=("user", "mechanism", "iterations"),
+            none="" if wanted else "no user has SCRAM credentials (klog users set-password USER makes one)",
         )
-        unknown = sorted(set(wanted) - {each.name for each in found})
-        if unknown:
-            raise ClientError(
-                f"{', '.join(unknown)} {'has' if len(unknown) == 1 else 'have'} no SCRAM credentials",
-                cure="klog users set-password USER makes one",
-            )
 
     watch.over(connection, show)
 
@@ -123,6 +119,7 @@ def _check_type(entity_type: str | None) -> None:
 @app.command("set-password")
 def set_password(
     connection: ConnectionOptions,
+    change: ChangeOptions,
     user: Name,
     mechanism: list[str] | None = _MECHANISMS,
     iterations: int = optional(4096, "Rounds of hashing.", metavar="N", least=4096, most=16384),
@@ -145,9 +142,11 @@ def set_password(
     wanted = [mechanism_of(each) for each in mechanism or ()] or [ScramMechanism.SCRAM_SHA_512]
     password = _password(user, password_file)
     with connection.cluster() as cluster:
-        for each in wanted:  # KRaft refuses two changes of a user in one request
+        for each in () if change.dry_run else wanted:  # KRaft refuses two changes of a user in one request
             alter_users(cluster, [_credential(user, password, each, iterations)])
-    print_report(f"{user}: the password of {', '.join(each.title for each in wanted)} was set")
+    titles = ", ".join(each.title for each in wanted)
+    done = f"the password of {titles} {'would be' if change.dry_run else 'was'} set"
+    change.conclude([Outcome(user, {"user": user, "mechanisms": [each.title for each in wanted]}, done)])
 
 
 def _credential(user: str, password: str, mechanism: ScramMechanism, iterations: int) -> Upsertion:
@@ -185,6 +184,7 @@ def _password(user: str, file: Path | None) -> str:
 @app.command("delete")
 def delete_user(
     connection: ConnectionOptions,
+    change: ChangeOptions,
     user: Name,
     mechanism: list[str] | None = _MECHANISMS,
     yes: bool = flag("Do it without asking.", "--yes", "-y"),
@@ -210,11 +210,13 @@ def delete_user(
             raise ClientError(
                 f"{user} has no such SCRAM credentials", cure="klog users list shows what there is"
             )
-        if not confirmed(f"Remove {', '.join(each.title for each in deleted)} of {user}?", yes=yes):
+        titles = ", ".join(each.title for each in deleted)
+        if not confirmed(f"Remove {titles} of {user}?", yes=yes or change.dry_run):
             raise typer.Exit(1)
-        for name in deleted:  # KRaft refuses two changes of a user in one request
+        for name in () if change.dry_run else deleted:  # KRaft refuses two changes of a user in one request
             alter_users(cluster, [], [Deletion(user, name)])
-    print_report(f"{user}: {', '.join(each.title for each in deleted)} removed")
+    done = f"{titles} {'would be removed' if change.dry_run else 'removed'}"
+    change.conclude([Outcome(user, {"user": user, "mechanisms": [each.title for each in deleted]}, done)])
 
 
 @app.command("alter", hidden=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ import typer
 from klog.commands.offline.options import DryRun
 from klog.commands.shared.messages import print_line, print_report
 from klog.commands.shared.option_sets import argument, flag, optional
+from klog.commands.shared.tables import show_json
 from klog.commands.shared.terminal import confirmed, count_of
 from klog.formats.errors import FormatError, UsageError
 
@@ -36,16 +36,17 @@ def adopt(
     ),
     allow_missing: bool = flag("Partitions that have no directory come back empty."),
     dry_run: DryRun = False,
+    as_json: bool = flag("Print one JSON object per topic.", "--json"),
     yes: bool = flag("Write without asking.", "--yes", "-y"),
 ) -> None:
     """Put the topics of partition directories back into metadata that has lost them.
 
     The broker must be stopped. Give the same options as to `klog serve`. Each directory that the metadata
-    does not know gets its topic back, with the topic's id and a leader epoch above that of its records. On a
-    terminal the command shows what it will write, and asks. Topics whose configs are not given keep all
-    records until you set their retention again. A file of configs is a JSON object by topic, or what `klog
-    configs describe --entity-type topics -o json` or kafka-configs has printed. The exit code is 1 if a
-    directory stays without an owner.
+    does not know gets its topic back, with the topic's id and a leader epoch above that of its records. The
+    command shows what it will write, and asks; without a terminal it needs --yes. Topics whose configs are
+    not given keep all records until you set their retention again. A file of configs is a JSON object by
+    topic, or what `klog configs describe --entity-type topics -o json` or kafka-configs has printed. The exit
+    code is 1 if a directory stays without an owner.
 
     Examples:
 
@@ -55,7 +56,7 @@ def adopt(
 
     klog adopt /var/lib/kafka -o zookeeper.connect=zk:2181 --topic-config orders:retention.ms=-1
 
-    klog adopt --config /etc/kafka/server.properties
+    klog adopt --config /etc/kafka/server.properties --yes
     """
     from klog.server.adoption_run import run_adoption
     from klog.server.startup.config_reading import read_config
@@ -65,16 +66,20 @@ def adopt(
         None if config is None else str(config), (*(options or ()), *_log_dirs(directories or ()))
     )
     agreed: AdoptionPlan | None = None
-    if not dry_run and not yes and sys.stdin.isatty() and sys.stderr.isatty():
+    if not dry_run and not yes:
         agreed = run_adoption(found, dry_run=True, allow_missing=allow_missing, topic_configs=given)
         if agreed.adoptions or agreed.raised:
-            _show(agreed, dry_run=True)
+            if not as_json:
+                _show(agreed, dry_run=True)
             if not confirmed("Write this into the metadata?", yes=False):
                 raise typer.Exit(1)
     plan = run_adoption(
         found, dry_run=dry_run, allow_missing=allow_missing, topic_configs=given, agreed=agreed
     )
-    _show(plan, dry_run=dry_run)
+    if as_json:
+        show_json([_row(each, dry_run=dry_run) for each in plan.adoptions])
+    else:
+        _show(plan, dry_run=dry_run)
     _name_unused(given, plan)
     if plan.left:
         raise typer.Exit(1)
@@ -123,6 +128,17 @@ def _topic_configs(file: Path | None, options: list[str] | tuple[()]) -> TopicCo
             raise UsageError(f"--topic-config {option}: an option is written TOPIC:KEY=VALUE")
         found.setdefault(topic, {})[name] = value
     return found
+
+
+def _row(found: Adoption, *, dry_run: bool) -> dict[str, object]:
+    return {
+        "topic": found.assignment.topic,
+        "topicId": None if found.assignment.topic_id is None else str(found.assignment.topic_id),
+        "partitions": sorted(found.epochs),
+        "emptyPartitions": list(found.empty),
+        "configs": found.configs,
+        "result": "would be adopted" if dry_run else "adopted",
+    }
 
 
 def _show(plan: AdoptionPlan, *, dry_run: bool) -> None:

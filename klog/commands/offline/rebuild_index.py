@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 def rebuild_index(
     paths: Paths,
-    check: bool = flag("Report which indexes are missing, broken or valid; write nothing."),
+    check: bool = flag(
+        "Report which indexes are missing, broken or valid; write nothing.", "--check", "--dry-run"
+    ),
     force: bool = flag("Also rebuild valid indexes."),
     snapshots: bool = flag("Also rebuild producer snapshots."),
     index_interval_bytes: IndexIntervalBytes = 4096,

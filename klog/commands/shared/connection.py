@@ -21,10 +21,6 @@ if TYPE_CHECKING:
 
 _PANEL: Final = "Connection"
 
-ValidateOnly = Annotated[
-    bool, typer.Option("--validate-only", help="Check whether the change is possible; change nothing.")
-]
-
 
 Version = Annotated[
     bool,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import typer
 
-from klog.commands.shared.messages import columns_of, print_error
+from klog.commands.shared.messages import columns_of, print_error, print_note
 from klog.commands.shared.option_sets import flag, optional
 from klog.commands.shared.tables import Row, show_json, show_table
 from klog.formats.errors import KlogError
@@ -62,10 +62,19 @@ class OutputOptions:
         """Whether a table was asked for, so that a command may add lines of text."""
         return self.format is OutputFormat.TABLE
 
-    def show(self, rows: Sequence[Row], *, columns: Sequence[str] = (), aside: str = "") -> None:
+    def show(
+        self,
+        rows: Sequence[Row],
+        *,
+        columns: Sequence[str] = (),
+        aside: str = "",
+        fields: Sequence[str] = (),
+        none: str = "",
+    ) -> None:
         """Print rows, which all have the same fields. A table has only the fields `columns`, if given.
 
-        `aside` is the field that a table on a terminal shows on a line of its own.
+        `aside` is the field that a table on a terminal shows on a line of its own. Without rows a table is
+        the sentence `none`, on stderr, and CSV has the names `fields`.
         """
         match self.format:
             case OutputFormat.JSONL:
@@ -74,18 +83,22 @@ class OutputOptions:
                 ascii_only = columns_of(sys.stdout) is not None
                 typer.echo(json.dumps(list(rows), ensure_ascii=ascii_only, indent=2))
             case OutputFormat.CSV:
-                _show_csv(rows)
+                _show_csv(rows, fields or columns)
             case OutputFormat.TABLE:
+                if not rows and none:
+                    print_note(none)
                 shown = [{name: row[name] for name in columns} for row in rows] if columns else rows
                 show_table(shown, aside=aside)
 
 
-def _show_csv(rows: Sequence[Row]) -> None:
-    """Print CSV (RFC 4180, with plain line ends). Lists and objects become JSON, an absent value is empty."""
-    if not rows:
-        return
+def _show_csv(rows: Sequence[Row], fields: Sequence[str]) -> None:
+    """Print CSV (RFC 4180, with plain line ends). Lists and objects become JSON, an absent value is empty.
+
+    Without rows only the line of names is printed, as far as `fields` says it.
+    """
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(rows[0])
+    if rows or fields:
+        writer.writerow(rows[0] if rows else fields)
     for row in rows:
         writer.writerow([_cell(value) for value in row.values()])
 

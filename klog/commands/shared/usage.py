@@ -38,7 +38,7 @@ def _described(error: Any, context: Any) -> tuple[str, str | None]:  # noqa: ANN
     if kind == "MissingParameter":
         return f"missing {' and '.join(_missing(error.param, context))}", None
     if kind == "NoSuchOption":
-        known = [name for one in command.params for name in one.opts]
+        known = [name for one in command.params for name in one.opts if name.startswith("-")]
         known += getattr(command, "actions", ())  # flags of Kafka's tools
         return f"there is no option {error.option_name}", did_you_mean(error.option_name, known)
     if kind == "NoArgsIsHelpError" or error.message == "Missing command.":

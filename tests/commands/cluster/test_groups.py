@@ -171,7 +171,7 @@ def test_a_group_with_members_is_neither_reset_nor_deleted(klog: Run, group, ord
     deleted = klog("groups", "delete", group, "--yes")
     assert deleted.code == 1
     assert "NON_EMPTY_GROUP" in deleted.err
-    subscribed = klog("groups", "delete-offsets", group, "--topic", orders)
+    subscribed = klog("groups", "delete-offsets", group, "--topic", orders, "--yes")
     assert subscribed.code == 1
     assert "GROUP_SUBSCRIBED_TO_TOPIC" in subscribed.err
 
@@ -226,7 +226,8 @@ def test_offsets_are_exported_and_set_from_a_file(klog: Run, group, orders, comm
 
 def test_offsets_and_groups_are_deleted(klog: Run, group, orders, commit):
     commit(orders, 3, 10)
-    assert klog("groups", "delete-offsets", group, "--topic", f"{orders}:0").err == f"{orders}-0: deleted\n"
+    gone = klog("groups", "delete-offsets", group, "--topic", f"{orders}:0", "--yes")
+    assert gone.err == f"{orders}-0: deleted\n"
     assert [each["partition"] for each in described(klog, group)["offsets"]] == [1]
     unasked = klog("groups", "delete", group)
     assert unasked.code == 1
@@ -239,7 +240,7 @@ def test_names_that_do_not_exist_are_code_1(klog: Run, orders):
     for words in (
         ("describe", "no-such-group"),
         ("delete", "no-such-group", "--yes"),
-        ("delete-offsets", "no-such-group", "--topic", orders),
+        ("delete-offsets", "no-such-group", "--topic", orders, "--yes"),
         ("reset-offsets", "no-such-group", "--topic", "no-such-topic", "--to-latest"),
         ("reset-offsets", "no-such-group", "--topic", f"{orders}:7", "--to-latest"),
     ):

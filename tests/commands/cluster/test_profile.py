@@ -95,7 +95,7 @@ def test_a_command_names_a_profile_that_does_not_exist(klog: Run) -> None:
 
 def test_a_removed_profile_is_gone(klog: Run) -> None:
     add(klog, "p")
-    assert klog("profile", "remove", "p").code == 0
+    assert klog("profile", "remove", "p", "--yes").code == 0
     assert rows(klog, "profile", "list") == []
 
 

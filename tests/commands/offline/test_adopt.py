@@ -83,7 +83,7 @@ def test_lost_topics_come_back_with_their_records(
     dry = klog("adopt", "--dry-run", "-o", f"log.dirs={data}", "-o", "broker.id=7")
     assert (dry.code, files(data)) == (0, before)
     assert "t: 2 partitions would be adopted (topic id " in dry.out
-    done = klog("adopt", "-o", f"log.dirs={data}", "-o", "broker.id=7")
+    done = klog("adopt", "--yes", "-o", f"log.dirs={data}", "-o", "broker.id=7")
     assert done.code == 0, done.err
     assert "t: 2 partitions adopted (topic id " in done.out
     assert "retention.ms" in done.err
@@ -112,13 +112,13 @@ def test_lost_topics_come_back_with_their_records(
 
 def test_nothing_is_written_if_every_directory_has_an_owner(data: Path, klog: Run) -> None:
     (data / "t-0" / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
-    done = klog("adopt", "-o", f"log.dirs={data}", "-o", "broker.id=7")
+    done = klog("adopt", "--yes", "-o", f"log.dirs={data}", "-o", "broker.id=7")
     assert (done.code, done.out) == (0, "")
     assert "every partition directory has an owner" in done.err
 
 
 def test_a_leader_epoch_that_is_older_than_the_records_is_raised(data: Path, klog: Run) -> None:
-    done = klog("adopt", "-o", f"log.dirs={data}", "-o", "broker.id=7")
+    done = klog("adopt", "--yes", "-o", f"log.dirs={data}", "-o", "broker.id=7")
     assert (done.code, done.out) == (0, "t-0: leader epoch 7\n")
     broker = started(data)
     try:
@@ -132,11 +132,11 @@ def test_a_leader_epoch_that_is_older_than_the_records_is_raised(data: Path, klo
 def test_a_directory_that_stays_without_an_owner_is_named(data: Path, klog: Run) -> None:
     lose_file(data)
     shutil.rmtree(data / "t-0")
-    done = klog("adopt", "-o", f"log.dirs={data}", "-o", "broker.id=7")
+    done = klog("adopt", "--yes", "-o", f"log.dirs={data}", "-o", "broker.id=7")
     assert done.code == 1
     assert "t-1" in done.err
     assert "--allow-missing" in done.err
-    done = klog("adopt", "--allow-missing", "-o", f"log.dirs={data}", "-o", "broker.id=7")
+    done = klog("adopt", "--yes", "--allow-missing", "-o", f"log.dirs={data}", "-o", "broker.id=7")
     assert (done.code, "of them empty: 0" in done.out) == (0, True)
 
 
@@ -152,7 +152,7 @@ def test_a_running_broker_keeps_its_metadata(data: Path, klog: Run) -> None:
         assert process.stdout is not None
         assert process.stdin is not None
         assert process.stdout.readline() == b"up\n"
-        done = klog("adopt", "-o", f"log.dirs={data}", "-o", "broker.id=7")
+        done = klog("adopt", "--yes", "-o", f"log.dirs={data}", "-o", "broker.id=7")
         process.stdin.close()
     assert done.code == 1
     assert re.search(r"process \d+ \(.+\) holds this log directory", done.err)
@@ -172,7 +172,7 @@ def test_directories_are_named_and_topics_get_their_configs_back(
     lose_all(data)
     file = tmp_path / "topics.json"
     file.write_text(json.dumps({"t": {"retention.ms": "1000", "cleanup.policy": "delete"}, "gone": {}}))
-    words = ("adopt", data, "-o", "broker.id=7", "--topic-configs", file)
+    words = ("adopt", "--yes", data, "-o", "broker.id=7", "--topic-configs", file)
     words = (*words, "--topic-config", "t:segment.bytes=2048", "--topic-config", "t:retention.ms=-1")
     before = files(data)
     dry = klog(*words, "--dry-run")
@@ -209,7 +209,7 @@ def test_bad_configs_and_directories_change_nothing(
 ) -> None:
     lose_all(data)
     before = files(data)
-    done = klog("adopt", data, "-o", "broker.id=7", *words)
+    done = klog("adopt", "--yes", data, "-o", "broker.id=7", *words)
     assert (done.code, done.out) == (code, "")
     assert said in done.err
     assert files(data) == before

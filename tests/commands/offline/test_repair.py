@@ -81,9 +81,9 @@ def test_no_repair_touches_a_file_that_verify_calls_valid(
     before = {path: identities(path) for path in directory.iterdir() if path.is_dir()}
     for command in (["recover", "--yes"], ["rebuild-index"], ["rebuild-index", "--snapshots"]):
         run(*command, directory)
-        for partition, files in before.items():
+        for partition, then in before.items():
             said = {Path(one["file"]).name for one in problems if Path(one["file"]).parent == partition}
-            assert touched(files, partition, said) == [], command
+            assert touched(then, partition, said) == [], command
 
 
 def test_a_repair_of_a_valid_directory_has_nothing_to_change(run: Run, tmp_path: Path) -> None:

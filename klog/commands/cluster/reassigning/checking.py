@@ -10,6 +10,7 @@ import typer
 from klog.commands.cluster.reassigning.app import app
 from klog.commands.cluster.reassigning.options import AssignmentFile, LogDirTimeout, PreserveThrottles
 from klog.commands.kafka_tools.command_lines import AsKafka
+from klog.commands.shared.changing import ChangeOptions, Outcome
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_error, print_note, print_report
 from klog.commands.shared.option_sets import flag
@@ -69,9 +70,9 @@ def verify_reassignment(
 def cancel_reassignment(
     file: AssignmentFile,
     connection: ConnectionOptions,
+    change: ChangeOptions,
     preserve_throttles: PreserveThrottles = False,
     log_dir_timeout_ms: LogDirTimeout = 10_000,
-    dry_run: bool = flag("Show what would be cancelled; change nothing."),
     yes: bool = flag("Cancel without asking.", "--yes", "-y"),
     as_kafka: AsKafka = False,
 ) -> None:
@@ -98,7 +99,7 @@ def cancel_reassignment(
     if not targets:
         return
     with connection.cluster() as cluster:
-        if as_kafka and not dry_run:
+        if as_kafka and not change.dry_run:
             reassign_partitions.cancel(
                 cluster, targets, preserve_throttles=preserve_throttles, log_dir_timeout_ms=log_dir_timeout_ms
             )
@@ -107,22 +108,23 @@ def cancel_reassignment(
         partitions, replicas = running_partitions(status, additions=True), moving_replicas(status)
         if not partitions and not replicas:
             print_note("none of the file's partitions is moving")
-        elif dry_run:
-            for each in (*partitions, *sorted(replicas)):
-                print_report(f"{each}: would be cancelled")
-        elif not confirmed(_question(len(partitions), len(replicas)), yes=yes):
+        elif not confirmed(_question(len(partitions), len(replicas)), yes=yes or change.dry_run):
             raise typer.Exit(1)
-        done = Cancelled([], [], []) if dry_run else cancel(cluster, partitions, replicas)
-        for each in (*done.partitions, *done.replicas):
-            print_report(f"{each}: cancelled")
-        for error in done.refused:
-            print_error(error)
-        if not preserve_throttles and not dry_run:
+        done = (
+            Cancelled(partitions, sorted(replicas), [])
+            if change.dry_run
+            else cancel(cluster, partitions, replicas)
+        )
+        if not preserve_throttles and not change.dry_run:
             give_throttles_back(cluster, targets, is_running=bool(list_reassignments(cluster)))
-    if done.refused or status.found.failures:
-        for error in status.found.failures.values():
-            print_error(error)
-        raise typer.Exit(1)
+    what = "would be cancelled" if change.dry_run else "cancelled"
+    errors = [*done.refused, *status.found.failures.values()]
+    change.conclude(
+        [
+            *(Outcome(str(each), {"move": str(each)}, what) for each in (*done.partitions, *done.replicas)),
+            *(Outcome("", {"move": None}, "failed", error) for error in errors),
+        ]
+    )
 
 
 def _question(partitions: int, replicas: int) -> str:

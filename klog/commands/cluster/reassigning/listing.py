@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from klog.commands.cluster.reassigning.app import app
 from klog.commands.kafka_tools.command_lines import AsKafka
 from klog.commands.shared.connection import ConnectionOptions
-from klog.commands.shared.messages import print_line, print_note
+from klog.commands.shared.messages import print_line
 from klog.commands.shared.output import OutputOptions, WatchOptions
 
 if TYPE_CHECKING:
@@ -40,11 +40,12 @@ def list_reassignments(
 
         def show() -> None:
             found = running(cluster)
-            if not found and output.for_people:
-                print_note("no reassignment is running")
-            output.show([_row(each) for each in found])
+            output.show([_row(each) for each in found], fields=_FIELDS, none="no reassignment is running")
 
         watch.run(show)
+
+
+_FIELDS: Final = ("topic", "partition", "target", "addingReplicas", "removingReplicas")
 
 
 def _row(each: RunningReassignment) -> dict[str, object]:
