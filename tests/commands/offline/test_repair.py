@@ -293,14 +293,6 @@ def test_a_full_disk_under_stdout_is_one_clear_line(command: tuple[str, ...]) ->
     ]
 
 
-def test_a_closed_stdout_is_no_error(log_directory: Path) -> None:
-    valid = log_directory / "c-b.intact-0"
-    for command in ("verify", "dump-segment", "formats"):
-        line = f'exec "{sys.executable}" -c "{RUN}" {command} {"" if command == "formats" else valid} >&-'
-        done = subprocess.run(["/bin/sh", "-c", line], capture_output=True, check=False)
-        assert (done.returncode, done.stderr) == (0, b""), command
-
-
 def test_the_recovery_point_is_lowered_to_the_logs_end(log_directory: Path) -> None:
     checkpoint = log_directory / "recovery-point-offset-checkpoint"
     checkpoint.write_text("0\n2\nc-b.flip-first 0 45\nother 3 7\n")
