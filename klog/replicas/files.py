@@ -85,7 +85,7 @@ def open_input(path: str) -> BinaryIO:
 
 
 def list_directory(path: str) -> list[Entry]:
-    """The entries of a directory, by name, without broken links and devices.
+    """The entries of a directory, by name, without devices. Reading a broken link fails.
 
     Raises `StorageError`.
     """
@@ -95,14 +95,19 @@ def list_directory(path: str) -> list[Entry]:
     directory = local_path(path)
     for entry in local.list_directory(directory):
         is_directory = local.is_directory(entry)
-        if not is_directory and not local.is_regular_file(entry):
+        is_file = local.is_regular_file(entry)
+        if not is_directory and not is_file and not _is_broken_link(entry):
             continue
         try:
-            size_bytes = 0 if is_directory else entry.stat().st_size
+            size_bytes = entry.stat().st_size if is_file else 0
         except FileNotFoundError:
             continue  # a broker removed it meanwhile
         found.append(Entry(entry.name, os.path.join(directory, entry.name), is_directory, size_bytes))
     return found
+
+
+def _is_broken_link(entry: os.DirEntry[str]) -> bool:
+    return entry.is_symlink() and not os.path.exists(entry.path)
 
 
 def entry_of(path: str) -> Entry | None:

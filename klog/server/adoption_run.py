@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -32,6 +31,7 @@ from klog.server.startup.identity import resolve_identity
 from klog.server.startup.settings import log_directories
 from klog.server.startup.stores import open_store
 from klog.storage.files.directory_lock import locked
+from klog.storage.files.scratch_directory import scratch_directory
 from klog.storage.log.data_directory import DataDirectory
 
 _Identities: TypeAlias = Mapping[str, MetaProperties | None]
@@ -100,7 +100,7 @@ def _require_valid(config: BrokerConfig, topic: str, configs: Mapping[str, str])
 def _opened(config: BrokerConfig, first_directory: str, *, dry_run: bool) -> Iterator[MetadataStore]:
     with ExitStack() as closing:
         if dry_run and not config.text("zookeeper.connect"):
-            copies = Path(closing.enter_context(tempfile.TemporaryDirectory(prefix="klog-adopt-")))
+            copies = Path(closing.enter_context(scratch_directory("klog-adopt-")))
             for file in Path(first_directory).glob(f"{FILE_NAME}*"):
                 shutil.copy(file, copies)
             store: MetadataStore = EmbeddedStore(copies / FILE_NAME)

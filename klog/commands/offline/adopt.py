@@ -34,7 +34,7 @@ def adopt(
         "A config that a topic had; it takes precedence over the file.",
         metavar="TOPIC:KEY=VALUE",
     ),
-    allow_missing: bool = flag("Partitions that have no directory come back empty."),
+    allow_missing: bool = flag("Partitions without a directory or with only gzip copies come back empty."),
     dry_run: DryRun = False,
     as_json: bool = flag("Print one JSON object per topic.", "--json"),
     yes: bool = flag("Write without asking.", "--yes", "-y"),

@@ -29,12 +29,16 @@ WAY_BACK: Final = (
 
 
 class StoredReplica(NamedTuple):
-    """A partition directory: its path, topic id (None: it has none) and latest leader epoch (-1: none)."""
+    """A partition directory: its path, topic id (None: it has none) and latest leader epoch (-1: none).
+
+    `only_copies` says that it holds gzip copies of segments and no segments.
+    """
 
     path: str
     partition: TopicPartition
     topic_id: str | None
     latest_epoch: int
+    only_copies: bool = False
 
 
 class Unowned(NamedTuple):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import secrets
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from klog.server.read_only.backup import Backup, find_backup
 from klog.server.read_only.damage_search import DamageSearch
 from klog.server.read_only.scratch import make_scratch
 from klog.server.startup.config_reading import read_config
+from klog.storage.files.scratch_directory import scratch_directory
 
 _log = logging.getLogger(__name__)
 
@@ -46,12 +46,14 @@ def opened_backup(
 ) -> Iterator[OpenedBackup]:
     """What a broker that serves the paths needs. At the end its scratch directory is removed.
 
+    If the process is killed, the next one removes it.
+
     Says in the log what is missing, and what damage the ends of segments show. Raises KlogError if nothing
     can be served.
     """
     backup = find_backup(paths)
     known = _report(backup)
-    with tempfile.TemporaryDirectory(prefix="klog-read-only-") as place:
+    with scratch_directory("klog-read-only-") as place:
         directory = Path(place) / "logs"
         directory.mkdir()
         cluster_id = backup.cluster_id or encode_uuid(secrets.token_bytes(16))

@@ -29,6 +29,7 @@ from klog.server.coordinators.internal_topics import internal_topic
 from klog.server.logs.topic_reads import KEEP_ALL_RECORDS
 from klog.server.logs.unowned_logs import StoredReplica, Unowned, unowned_replicas
 from klog.storage.files.checkpoint_files import read_leader_epochs
+from klog.storage.files.partition_files import list_partition
 from klog.storage.log.directory_loading import partition_directories, read_topic_id
 
 States = Mapping[TopicPartition, LeaderIsrAndControllerEpoch]
@@ -72,7 +73,8 @@ def stored_replicas(log_directory: str) -> list[StoredReplica]:
             path = os.path.join(log_directory, str(name))
             epochs = read_leader_epochs(path)
             latest = epochs[-1].epoch if epochs else -1
-            found.append(StoredReplica(path, name.partition, read_topic_id(path), latest))
+            only_copies = list_partition(path).holds_only_copies
+            found.append(StoredReplica(path, name.partition, read_topic_id(path), latest, only_copies))
     return found
 
 
@@ -86,7 +88,8 @@ def plan_adoption(
     allow_missing: bool = False,
 ) -> AdoptionPlan:
     """What to write so that each replica has an owner. With `allow_missing`, partitions between the others
-    that have no directory come back empty; without it, their topics are left.
+    that have no directory come back empty, and those of which there are only gzip copies; without it, their
+    topics are left.
     """
     adoptions: list[Adoption] = []
     left: list[Unowned] = []
@@ -125,6 +128,13 @@ def _adoption(
     )
     if empty and not allow_missing:
         why = f"partitions {', '.join(map(str, empty))} have no directory (--allow-missing makes them empty)"
+        return [Unowned(each.replica, why) for each in group]
+    copies = [number for number, each in sorted(by_number.items()) if each.only_copies]
+    if copies and not allow_missing:
+        why = (
+            f"of partitions {', '.join(map(str, copies))} there are only gzip copies of segments"
+            " (unpack them first; --allow-missing makes the partitions empty)"
+        )
         return [Unowned(each.replica, why) for each in group]
     added = {number: ReplicaAssignment((broker_id,)) for number in sorted({*by_number, *empty})}
     topic_id = next(iter(ids), None) if present is None else present.topic_id

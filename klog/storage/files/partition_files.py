@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from klog.formats.errors import FormatError
 from klog.formats.names import FileKind, FileName, FileState, parse_file, segment_file
-from klog.storage.files.files import is_directory, is_regular_file, list_directory
+from klog.storage.files.files import GZIP_SUFFIX, is_directory, is_regular_file, list_directory
 
 INDEX_KINDS = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX)
 
@@ -42,6 +42,12 @@ class PartitionFiles:
     def named(self, name: object) -> str:
         """Path of the file with this name."""
         return os.path.join(self.path, str(name))
+
+    @property
+    def holds_only_copies(self) -> bool:
+        """Whether there are gzip copies of segments and no segments: a broker would begin an empty log."""
+        copies = (name.endswith(f".{FileKind.LOG}{GZIP_SUFFIX}") for name in self.unknown)
+        return not self.segments and any(copies)
 
     def has(self, kind: FileKind, offset: int) -> bool:
         """Whether the segment with this base offset has such a file."""

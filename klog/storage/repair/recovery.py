@@ -24,7 +24,7 @@ from klog.formats.packed import TXN_INDEX_ENTRY
 from klog.kernel.columns import BatchTable
 from klog.kernel.markers import BadMarker
 from klog.storage.files.checkpoint_files import epochs_problem
-from klog.storage.files.files import GZIP_SUFFIX, read_whole
+from klog.storage.files.files import read_whole
 from klog.storage.files.partition_files import PartitionFiles, list_partition
 from klog.storage.files.sparse_files import only_zeros_follow
 from klog.storage.reading.producer_state import ProducerState, producers_in
@@ -92,7 +92,7 @@ def plan_recovery(path: str, settings: RecoverySettings) -> RecoveryPlan:
 
 def _require_no_copies(files: PartitionFiles) -> None:
     """Raise `StorageError` if there are only gzip copies: recovery would begin a new, empty log there."""
-    if not files.segments and any(name.endswith(f".{FileKind.LOG}{GZIP_SUFFIX}") for name in files.unknown):
+    if files.holds_only_copies:
         raise StorageError(
             "holds gzip copies of segments and no segments", file=files.path, cure="unpack them first"
         )

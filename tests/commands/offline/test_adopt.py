@@ -110,6 +110,18 @@ def test_lost_topics_come_back_with_their_records(
     assert not list(data.glob("*-stray"))
 
 
+def test_a_partition_of_gzip_copies_comes_back_empty_only_if_that_is_asked(data: Path, klog: Run) -> None:
+    lose_all(data)
+    (log,) = (data / "t-0").glob("*.log")
+    log.rename(f"{log}.gz")
+    refused = klog("adopt", "--yes", "-o", f"log.dirs={data}", "-o", "broker.id=7")
+    assert (refused.code, refused.out) == (1, "")
+    why = "of partitions 0 there are only gzip copies of segments (unpack them first; --allow-missing makes"
+    assert why in refused.err
+    done = klog("adopt", "--yes", "--allow-missing", "-o", f"log.dirs={data}", "-o", "broker.id=7")
+    assert (done.code, "t: 2 partitions adopted" in done.out) == (0, True)
+
+
 def test_nothing_is_written_if_every_directory_has_an_owner(data: Path, klog: Run) -> None:
     (data / "t-0" / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
     done = klog("adopt", "--yes", "-o", f"log.dirs={data}", "-o", "broker.id=7")

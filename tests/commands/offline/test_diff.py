@@ -57,6 +57,19 @@ def test_replicas_that_are_the_same(klog: Run) -> None:
     ]
 
 
+def test_a_broken_link_is_an_unreadable_segment(klog: Run, tmp_path: Path) -> None:
+    shutil.copytree(LOGS[0] / "ep-0", tmp_path / "ep-0")
+    log = tmp_path / "ep-0" / "00000000000000000076.log"
+    log.unlink()
+    log.symlink_to("/nowhere")
+    done = klog("diff", LOGS[0] / "ep-0", tmp_path / "ep-0")
+    assert done.code == 1
+    assert f"B is damaged: {log} (from offset 76 on): cannot be opened: No such file or directory" in done.err
+    exported = klog("export", "-q", "-f", "jsonl", "-o", tmp_path / "out", tmp_path / "ep-0")
+    assert exported.code == 1
+    assert f"{log}: cannot be opened: No such file or directory" in exported.err
+
+
 def test_two_topics_are_said_to_be_two(klog: Run) -> None:
     """Two partitions that are named are compared whatever their names are."""
     done = klog("diff", LOGS[0] / "ep-0", LOGS[0] / "epz-0")
