@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from klog.controller import leader_selection
 from klog.controller.context import ControllerContext
@@ -30,6 +30,9 @@ _log = logging.getLogger(__name__)
 AllowsUnclean = Callable[[str], bool]
 # The reason why a partition got no leader.
 Failure: TypeAlias = str
+
+# Elections that somebody asks for. If one gives no leader, nothing is worse than before.
+_ANSWERED: Final = (Strategy.CONTROLLED_SHUTDOWN, Strategy.PREFERRED, Strategy.UNCLEAN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +90,9 @@ class PartitionStateMachine:
             if isinstance(result, LeaderAndIsr):
                 self.context.partition_states[partition] = PartitionState.ONLINE
             else:
-                # A broker that shuts down keeps what nobody can take over; it says so itself.
-                level = logging.INFO if strategy is Strategy.CONTROLLED_SHUTDOWN else logging.ERROR
+                # A broker that shuts down keeps what nobody can take over, and says so itself. Who asks for an
+                # election gets the reason as the answer.
+                level = logging.INFO if strategy in _ANSWERED else logging.ERROR
                 _log.log(level, "no leader for %s (%s): %s", partition, strategy.value, result)
         self.batch.send()
         return results

@@ -571,6 +571,22 @@ def test_preferred_leaders_on_request(world: SimulatedCluster) -> None:
     assert world.state("t", 0).leader == 1
 
 
+def test_an_election_that_a_client_asks_for_in_vain_is_no_error_of_the_broker(
+    world: SimulatedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "klog.controller")
+    with_topic(world, [1, 2])
+    world.kill(1)
+    world.settle()
+    world.start(1)
+    world.settle()
+    caplog.clear()
+    answer = ask(world, ElectLeaders, [T0], ElectionType.PREFERRED)
+    assert answer == {T0: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE}
+    said = [record for record in caplog.records if record.getMessage().startswith("no leader for t-0")]
+    assert [record.levelname for record in said] == ["INFO"]
+
+
 def test_unclean_leaders_on_request(world: SimulatedCluster) -> None:
     with_topic(world, [1, 2])
     world.kill(2)
