@@ -7,12 +7,13 @@ values, since they do not stop the work on the others.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from klog.admin.requests import group_descriptions
 from klog.admin.requests.group_descriptions import DescribedGroup
+from klog.admin.topics import find_topics
 from klog.client import groups as client
 from klog.client.cluster import Cluster
 from klog.client.consumer_protocol import PROTOCOL_TYPE, decode_assignment, partitions_by_topic
@@ -134,6 +135,20 @@ def list_groups(
         and (not in_states or group.state.lower() in in_states)
         and (not of_types or (group.type or TYPES[0]).lower() in of_types)
     ]
+
+
+def readers_of(
+    cluster: Cluster, groups: Sequence[ListedGroup], topics: Collection[str]
+) -> tuple[list[ListedGroup], list[GroupFailure]]:
+    """The groups whose members read one of the topics, or that have offsets of one; and those that could not
+    be described. Raises UnknownTopicError, ClientError, ChannelError.
+    """
+    find_topics(cluster, sorted(topics))
+    found, failures = describe_groups(cluster, [group.group_id for group in groups])
+    reading = {
+        group.group_id for group in found if any(each.partition.topic in topics for each in group.partitions)
+    }
+    return [group for group in groups if group.group_id in reading], failures
 
 
 def describe_groups(

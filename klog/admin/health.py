@@ -202,7 +202,9 @@ def _of_partition(topic: Topic, partition: Partition, live: set[int]) -> Iterato
     elif len(isr) == min_isr and len(replicas) > 1:
         yield problem(
             Check.AT_MIN_ISR,
-            "acks=all is refused as soon as one more replica is out of sync",
+            "acks=all is refused as soon as one more replica is out of sync"
+            if len(isr) > 1
+            else "the leader is the only replica in sync: the partition is offline if it fails",
             _bring_back(partition, live) if missing else _MORE_REPLICAS,
         )
     if missing:

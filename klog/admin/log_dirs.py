@@ -12,6 +12,9 @@ from klog.protocol.error_codes import ErrorCode
 UNBALANCED_RATIO: Final = 1.1
 """A share is unbalanced from this multiple of the mean on, as for Cruise Control's disk usage goals."""
 
+LEAST_UNBALANCED_BYTES: Final = 1 << 30
+"""For less above the mean nobody moves partitions."""
+
 
 @dataclass(frozen=True, slots=True)
 class DirSummary:
@@ -79,18 +82,32 @@ def _share(size: int, sizes: Sequence[int]) -> float | None:
     return round(size / mean, 3) if mean and len(sizes) > 1 else None
 
 
-def unbalanced(found: Iterable[DirSummary]) -> list[str]:
-    """A sentence for each directory and each broker that holds too much."""
+def _is_too_much(size_bytes: int, share: float | None) -> bool:
+    """Whether a size, which is `share` times the mean, is above the mean by much."""
+    return (
+        share is not None
+        and share >= UNBALANCED_RATIO
+        and size_bytes - size_bytes / share >= LEAST_UNBALANCED_BYTES
+    )
+
+
+def _percent_more(share: float | None) -> int:
+    return round(((share or 1) - 1) * 100)
+
+
+def unbalanced(found: Sequence[DirSummary]) -> list[str]:
+    """A sentence for each directory and each broker that holds too much, by share and by bytes."""
     said: dict[str, None] = {}
     for each in found:
         own = each.log_dir
-        if each.broker_share is not None and each.broker_share >= UNBALANCED_RATIO:
-            more = round((each.broker_share - 1) * 100)
+        of_broker = sum(one.size_bytes for one in found if one.log_dir.broker_id == own.broker_id)
+        if _is_too_much(of_broker, each.broker_share):
+            more = _percent_more(each.broker_share)
             said[f"broker {own.broker_id} holds {more} % more than the mean of the brokers"] = None
     for each in found:
         own = each.log_dir
-        if each.share_of_broker is not None and each.share_of_broker >= UNBALANCED_RATIO:
-            more = round((each.share_of_broker - 1) * 100)
+        if _is_too_much(each.size_bytes, each.share_of_broker):
+            more = _percent_more(each.share_of_broker)
             said[
                 f"{own.path} of broker {own.broker_id} holds {more} % more than the mean of its directories"
             ] = None

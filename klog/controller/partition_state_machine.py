@@ -90,8 +90,8 @@ class PartitionStateMachine:
             if isinstance(result, LeaderAndIsr):
                 self.context.partition_states[partition] = PartitionState.ONLINE
             else:
-                # A broker that shuts down keeps what nobody can take over, and says so itself. Who asks for an
-                # election gets the reason as the answer.
+                # A broker that shuts down keeps what nobody can take over, and says so itself. Who asks for
+                # an election gets the reason as the answer.
                 level = logging.INFO if strategy in _ANSWERED else logging.ERROR
                 _log.log(level, "no leader for %s (%s): %s", partition, strategy.value, result)
         self.batch.send()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from klog.commands import main
+from klog.commands.shared import other_names
 from tests.commands.running import Run, runner
 
 
@@ -48,6 +49,40 @@ def test_klog_alone_shows_the_commands_and_says_that_one_is_missing(klog: Run) -
     assert done.code == 2
     assert all(name in done.out for name in main.COMMANDS)
     assert done.err.startswith("klog: missing COMMAND")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "here"),
+    [
+        (["topic", "list"], "topics"),
+        (["consumer-groups", "--list"], "groups"),
+        (["kafka-topics.sh", "--list"], "topics"),
+        (["kafka-dump-log", "x"], "dump-segment"),
+        (["cluster", "info"], "cluster describe"),
+        (["reassign", "status"], "reassign list"),
+        (["topics", "ls"], "topics list"),
+        (["topics", "rm", "x"], "topics delete"),
+        (["acls", "create"], "acls add"),
+    ],
+)
+def test_a_name_from_another_tool_is_said_as_it_is_here(klog: Run, arguments: list[str], here: str) -> None:
+    done = klog(*arguments)
+    assert (done.code, done.out) == (2, "")
+    assert f"(it is called klog {here} here; usage: " in done.err
+
+
+def test_names_from_other_tools_are_none_of_klog_and_stand_for_one_of_klog() -> None:
+    def exists(path: str) -> bool:
+        name, _, rest = path.partition(" ")
+        subcommands = getattr(main.load(name), "commands", {})
+        return name in main.COMMANDS and (not rest or rest.split()[0] in subcommands)
+
+    for given, path in other_names.COMMANDS.items():
+        assert given not in main.COMMANDS
+        assert exists(path)
+    for (group, given), path in other_names.SUBCOMMANDS.items():
+        assert given not in main.load(group).commands
+        assert all(map(exists, path.split(", or ")))
 
 
 @pytest.mark.parametrize(

@@ -83,6 +83,9 @@ def list_groups(
         metavar="TYPE,...",
         without_value={"--type": ""},
     ),
+    topic: list[str] | None = optional(
+        None, "Only groups that read this topic or have offsets of it (repeatable).", metavar="TOPIC"
+    ),
     as_kafka: AsKafka = False,
 ) -> None:
     """Print the names of all consumer groups; on a terminal with their types and states.
@@ -90,6 +93,8 @@ def list_groups(
     Examples:
 
         klog groups list
+
+        klog groups list --topic orders
 
         klog groups list --state Empty,Dead
 
@@ -99,9 +104,12 @@ def list_groups(
     from klog.commands.kafka_tools.consumer_groups import listed
 
     states, types = _words("--state", state, admin.STATES), _words("--type", type_, admin.TYPES)
+    failures: list[GroupFailure] = []
 
     def show(cluster: Cluster) -> None:
         found = admin.list_groups(cluster, states=states, types=types)
+        if topic:
+            found, failures[:] = admin.readers_of(cluster, found, topic)
         if output.for_people and (as_kafka or not sys.stdout.isatty()):
             for line in listed(found, types=type_ is not None, states=state is not None):
                 print_line(line)
@@ -112,9 +120,10 @@ def list_groups(
                 fields=("group", "type", "state", "protocolType"),
             )
         if not found and output.for_people and not as_kafka:
-            print_note("there are no such groups" if states or types else "there are no groups")
+            print_note("there are no such groups" if states or types or topic else "there are no groups")
 
     watch.over(connection, show)
+    _exit_with(failure.error for failure in failures)
 
 
 def _listed_row(group: ListedGroup) -> dict[str, object]:

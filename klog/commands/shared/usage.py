@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import typer
 
+from klog.commands.shared.other_names import name_here
 from klog.formats.errors import UsageError
 
 _NO_COMMAND: Final = re.compile(r"No such command '(?P<name>.*?)'\.", re.DOTALL)
@@ -44,7 +45,9 @@ def _described(error: Any, context: Any) -> tuple[str, str | None]:  # noqa: ANN
     if kind == "NoArgsIsHelpError" or error.message == "Missing command.":
         return "missing COMMAND", _known_commands(context)
     if found := _NO_COMMAND.match(error.message):
-        meant = did_you_mean(found["name"], command.list_commands(context))
+        known = command.list_commands(context)
+        here = name_here(context.command_path.partition(" ")[2], found["name"], known)
+        meant = did_you_mean(found["name"], known) if here is None else f"it is called klog {here} here"
         return f"there is no command {found['name']}", meant or _known_commands(context)
     if kind == "BadParameter":
         text = error.message if error.param is None else error.format_message()

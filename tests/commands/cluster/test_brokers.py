@@ -100,7 +100,10 @@ def test_directories_that_hold_more_than_the_mean_are_named(klog: Run, topic: st
         replica = ReplicaInLogDir(TopicPartition("t", 0), size, 3, True)
         return LogDir(broker_id, path, error, None, None, (replica,))
 
-    found = summaries([of(0, "/a", 300), of(0, "/b", 100), of(1, "/a", 100), of(1, "/b", 100)])
+    gib = 1 << 30
+    found = summaries(
+        [of(0, "/a", 6 * gib), of(0, "/b", 2 * gib), of(1, "/a", 2 * gib), of(1, "/b", 2 * gib)]
+    )
     assert [each.share_of_broker for each in found] == [1.5, 0.5, 1.0, 1.0]
     assert [each.broker_share for each in found] == [1.333, 1.333, 0.667, 0.667]
     assert unbalanced(found) == [
@@ -108,7 +111,10 @@ def test_directories_that_hold_more_than_the_mean_are_named(klog: Run, topic: st
         "/a of broker 0 holds 50 % more than the mean of its directories",
     ]
     assert (found[0].lagging, found[0].future) == (1, 1)
-    alone = summaries([of(0, "/a", 300), of(0, "/b", 0, ErrorCode.KAFKA_STORAGE_ERROR)])
+    small = summaries([of(0, "/a", 300), of(0, "/b", 100), of(1, "/a", 100), of(1, "/b", 100)])
+    assert [each.share_of_broker for each in small] == [each.share_of_broker for each in found]
+    assert unbalanced(small) == []  # nobody moves 200 bytes
+    alone = summaries([of(0, "/a", 6 * gib), of(0, "/b", 0, ErrorCode.KAFKA_STORAGE_ERROR)])
     assert unbalanced(alone) == []
     assert alone[1].to_json()["error"] == "KAFKA_STORAGE_ERROR"
 

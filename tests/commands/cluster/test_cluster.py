@@ -259,6 +259,14 @@ def test_the_cure_names_what_keeps_a_replica_away() -> None:
     assert cure(state(partition(0, (0, 1, 2), (0, 1), 2))) == "repair the log directory of broker 2"
 
 
+def test_the_only_replica_in_sync_keeps_the_partition_online() -> None:
+    """With min.insync.replicas 1 no write is refused as long as there is a leader."""
+    topic = replace(state(partition(0, (0, 1), (0,))).topics[0], min_isr=1)
+    found = problems(replace(state(), topics=(topic,)), NOW_MS)
+    (at_minimum,) = [each for each in found if each.check is Check.AT_MIN_ISR]
+    assert at_minimum.what == "the leader is the only replica in sync: the partition is offline if it fails"
+
+
 def test_where_all_replicas_are_in_sync_the_topic_is_at_fault() -> None:
     found = problems(state(partition(0, (0,), (0,)), partition(0, (0, 1), (0, 1))), NOW_MS)
     assert [each.check for each in found] == [Check.UNDER_MIN_ISR, Check.AT_MIN_ISR]

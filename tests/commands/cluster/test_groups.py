@@ -224,6 +224,15 @@ def test_offsets_are_exported_and_set_from_a_file(klog: Run, group, orders, comm
     assert "offsets.csv: line 1 is not topic,partition,offset" in wrong.err
 
 
+def test_the_groups_that_read_a_topic_are_listed(klog: Run, group, orders, topic, commit):
+    commit(orders, 3, 10)
+    assert klog("groups", "list", "--topic", orders).out == f"{group}\n"
+    neither = klog("groups", "list", "--topic", topic)
+    assert (neither.code, neither.out, "there are no such groups" in neither.err) == (0, "", True)
+    unknown = klog("groups", "list", "--topic", "no-such-topic")
+    assert (unknown.code, "no-such-topic does not exist" in unknown.err) == (1, True)
+
+
 def test_offsets_and_groups_are_deleted(klog: Run, group, orders, commit):
     commit(orders, 3, 10)
     gone = klog("groups", "delete-offsets", group, "--topic", f"{orders}:0", "--yes")

@@ -12,7 +12,7 @@ from klog.commands.cluster.reassigning.plan_options import GoalOptions, Rollback
 from klog.commands.cluster.topic_options import AnyTopics
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_note
-from klog.commands.shared.option_sets import optional
+from klog.commands.shared.option_sets import flag, optional
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +23,11 @@ if TYPE_CHECKING:
 
 @app.command("plan")
 def plan_reassignment(
-    topics: AnyTopics, goal: GoalOptions, connection: ConnectionOptions, rollback: Rollback = None
+    topics: AnyTopics,
+    goal: GoalOptions,
+    connection: ConnectionOptions,
+    rollback: Rollback = None,
+    exclude_internal: bool = flag("Leave Kafka's own topics where they are."),
 ) -> None:
     """Find out which replicas to move so that a goal is met with the fewest bytes. Changes nothing.
 
@@ -37,7 +41,7 @@ def plan_reassignment(
 
     Examples:
 
-        klog reassign plan --drain 3 > plan.json
+        klog reassign plan --drain 3 --exclude-internal > plan.json
 
         klog reassign plan --add 4,5 --rollback back.json > plan.json
 
@@ -53,7 +57,7 @@ def plan_reassignment(
 
     wanted = goal.goal()
     with connection.cluster() as cluster:
-        reading = read_cluster(cluster, topics.selection())
+        reading = read_cluster(cluster, topics.selection(exclude_internal=exclude_internal))
     for broker, error in reading.failures.items():
         _note_unknown_sizes(broker, error)
     found = plan(reading.state, wanted)
