@@ -117,6 +117,14 @@ def is_healthy(found: Iterable[Problem], *, strict: bool = False) -> bool:
     return not any(strict or each.check.severity is Severity.ERROR for each in found)
 
 
+def by_cause(found: Iterable[Problem]) -> list[list[Problem]]:
+    """The problems in groups of the same check, sentence and cure: those that one thing has caused."""
+    causes: dict[tuple[Check, str, str, int | None], list[Problem]] = {}
+    for each in found:
+        causes.setdefault((each.check, each.what, each.cure, each.broker_id), []).append(each)
+    return list(causes.values())
+
+
 def _of_controller(state: ClusterState, now_ms: int) -> Iterator[Problem]:
     quorum = state.quorum
     leader = state.nodes.controller_id if quorum is None else quorum.leader_id

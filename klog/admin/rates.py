@@ -1,4 +1,4 @@
-"""How much is written to topics and read by groups in a second, from two samples of a cluster.
+"""How much is written to topics and read by groups in a second, from samples of a cluster.
 
 Kafka's protocol tells no rates. Log end offsets and committed offsets grow by what was written and read, and
 DescribeLogDirs tells sizes. So these are rates of records and bytes as they are on disk, and what a group has
@@ -8,8 +8,10 @@ read but not committed does not count.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final, NamedTuple
 
 from klog.admin.clusters import examine
 from klog.admin.groups import Group, describe_groups, list_groups
@@ -19,6 +21,10 @@ from klog.client.cluster import Cluster
 from klog.client.offsets import try_list_offsets
 from klog.formats.names import TopicPartition
 from klog.protocol.offset_times import LATEST
+
+WINDOW_S: Final = 30.0
+"""How long a sample counts: several commits of a group with Kafka's default of 5 s."""
+_PAIR: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +123,15 @@ def _sizes(found: LogDirs) -> dict[TopicPartition, int]:
     return sizes
 
 
-def topic_rates(before: Sample | None, after: Sample) -> list[TopicRates]:
-    """The topics, those with the highest rates first. Without `before` only sizes are known."""
-    read = _read_by_topic(before, after)
+def recent(samples: Sequence[Sample], now_s: float) -> list[Sample]:
+    """The samples, oldest first, that are not older than WINDOW_S; at least the last one if there is any."""
+    return [each for each in samples if now_s - each.at_s <= WINDOW_S] or list(samples[-1:])
+
+
+def topic_rates(earlier: Sequence[Sample], after: Sample) -> list[TopicRates]:
+    """The topics, those with the highest rates first. Without `earlier` samples only sizes are known."""
+    read = _read_by_topic(earlier, after)
+    before = earlier[-1] if earlier else None
     found = [
         TopicRates(
             topic.name,
@@ -127,7 +139,7 @@ def topic_rates(before: Sample | None, after: Sample) -> list[TopicRates]:
             sum(after.sizes.get(TopicPartition(topic.name, part.partition), 0) for part in topic.partitions),
             _rate(before, after, _written(before, after, topic.name)),
             _rate(before, after, _grown(before, after, topic.name)),
-            _rate(before, after, read.get(topic.name, 0) if before is not None else None),
+            None if _rate(before, after, 0) is None else read.get(topic.name, 0.0),
         )
         for topic in after.state.topics
     ]
@@ -137,25 +149,63 @@ def topic_rates(before: Sample | None, after: Sample) -> list[TopicRates]:
     )
 
 
-def group_rates(before: Sample | None, after: Sample) -> list[GroupRates]:
+def group_rates(earlier: Sequence[Sample], after: Sample) -> list[GroupRates]:
     """The groups, those with the most lag first."""
-    earlier = {} if before is None else {group.group_id: group for group in before.groups}
     found = []
     for group in after.groups:
-        last, lag = earlier.get(group.group_id), _lag(group)
-        known = last is not None and lag is not None and _lag(last) is not None
-        growth = (lag or 0) - (_lag(last) or 0) if last is not None and known else None
+        span = _span(earlier, after, group.group_id)
+        records_out = lag_growth = None
+        if span is not None:
+            first, last = span
+            lags = _lag(first.group), _lag(last.group)
+            growth = None if None in lags else (lags[1] or 0) - (lags[0] or 0)
+            records_out = span.rate(sum(_read(first.group, last.group).values()))
+            lag_growth = span.rate(growth)
         found.append(
-            GroupRates(
-                group.group_id,
-                group.state,
-                len(group.members),
-                lag,
-                _rate(before, after, None if last is None else sum(_read(last, group).values())),
-                _rate(before, after, growth),
-            )
+            GroupRates(group.group_id, group.state, len(group.members), _lag(group), records_out, lag_growth)
         )
     return sorted(found, key=lambda each: (-(each.lag or 0), each.group))
+
+
+class _Look(NamedTuple):
+    """A group at a time."""
+
+    at_s: float
+    group: Group
+
+
+class _Span(NamedTuple):
+    """Two looks at a group, between which its rates are taken."""
+
+    first: _Look
+    last: _Look
+
+    def rate(self, change: int | None) -> float | None:
+        """A change by the second."""
+        seconds = self.last.at_s - self.first.at_s
+        return None if change is None or seconds <= 0 else change / seconds
+
+
+def _span(earlier: Sequence[Sample], after: Sample, group_id: str) -> _Span | None:
+    """The looks between which a group's rates are taken; None if it was seen only once.
+
+    A group commits now and then, every 5 s by default. Between two looks it has committed nothing, or what it
+    read in a longer time. So a rate is taken from one commit to a later one, as they were seen. If no commit
+    has followed for twice as long as between the others, the group has slowed down or stopped: the time until
+    now counts too.
+    """
+    looks: list[_Look] = []
+    for sample in (*earlier, after):
+        known = next((group for group in sample.groups if group.group_id == group_id), None)
+        looks = [] if known is None else [*looks, _Look(sample.at_s, known)]
+    if len(looks) < _PAIR:
+        return None
+    commits = [now for was, now in pairwise(looks) if _committed(was.group) != _committed(now.group)]
+    if len(commits) < _PAIR:
+        return _Span(looks[0], looks[-1])
+    longest_s = max(now.at_s - was.at_s for was, now in pairwise(commits))
+    is_late = looks[-1].at_s - commits[-1].at_s > 2 * longest_s
+    return _Span(commits[0], looks[-1] if is_late else commits[-1])
 
 
 def _rate(before: Sample | None, after: Sample, change: int | None) -> float | None:
@@ -188,13 +238,15 @@ def _grown(before: Sample | None, after: Sample, topic: str) -> int | None:
     return None if any(each < 0 for each in grown) else sum(grown)
 
 
-def _read_by_topic(before: Sample | None, after: Sample) -> dict[str, int]:
-    read: dict[str, int] = defaultdict(int)
-    earlier = {} if before is None else {group.group_id: group for group in before.groups}
+def _read_by_topic(earlier: Sequence[Sample], after: Sample) -> dict[str, float]:
+    """What all groups together read of each topic in a second."""
+    read: dict[str, float] = defaultdict(float)
     for group in after.groups:
-        if group.group_id in earlier:
-            for partition, count in _read(earlier[group.group_id], group).items():
-                read[partition.topic] += count
+        span = _span(earlier, after, group.group_id)
+        if span is None:
+            continue
+        for partition, count in _read(span.first.group, span.last.group).items():
+            read[partition.topic] += span.rate(count) or 0.0
     return read
 
 

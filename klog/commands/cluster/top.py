@@ -45,8 +45,9 @@ def top(shown: TopOptions, connection: ConnectionOptions, output: OutputOptions)
     """Show what a cluster does now: its health, what is written to topics, and how far groups are behind.
 
     Rates come from the growth of offsets and files between two looks, so the first look has none. Records
-    out are those that groups have committed. With -o jsonl there is one object for each look, with all topics
-    and groups. On a terminal the busiest topics and the groups with the most lag are shown, as many as fit.
+    out are those that groups have committed, from one commit to a later one of the last 30 seconds. With
+    -o jsonl there is one object for each look, with all topics and groups. On a terminal the busiest topics
+    and the groups with the most lag are shown, as many as fit.
 
     Examples:
 
@@ -57,23 +58,24 @@ def top(shown: TopOptions, connection: ConnectionOptions, output: OutputOptions)
     klog top --count 2 -o jsonl | jq '.groups[] | select(.lag > 1000)'
     """
     from klog.admin import connect
-    from klog.admin.rates import take_sample
+    from klog.admin.rates import recent, take_sample
 
     if shown.interval_s <= 0:
         raise UsageError(f"--interval {shown.interval_s:g} is no time", cure="seconds above 0")
     if output.format in (OutputFormat.CSV, OutputFormat.JSON):
         raise UsageError(f"klog top does not print {output.format.value}", cure="-o jsonl, or a table")
     clock = connect.SYSTEM_CLOCK
-    before: Sample | None = None
+    samples: list[Sample] = []
     with connection.cluster() as cluster:
         for number in itertools.count(1):
             started_s = clock.monotonic_s()
             try:
                 sample = take_sample(cluster, started_s)
-                _show(before, sample, clock.wall_ms(), shown, output)
-                before = sample
+                samples = recent(samples, started_s)
+                _show(samples, sample, clock.wall_ms(), shown, output)
+                samples.append(sample)
             except KlogError as error:
-                if before is None or number == shown.count:
+                if not samples or number == shown.count:
                     raise
                 print_error(error)
             if number == shown.count:
@@ -82,7 +84,7 @@ def top(shown: TopOptions, connection: ConnectionOptions, output: OutputOptions)
 
 
 def _show(
-    before: Sample | None, after: Sample, now_ms: int, shown: TopOptions, output: OutputOptions
+    earlier: Sequence[Sample], after: Sample, now_ms: int, shown: TopOptions, output: OutputOptions
 ) -> None:
     from klog.admin.health import problems
     from klog.admin.rates import group_rates, topic_rates
@@ -91,10 +93,10 @@ def _show(
     internal = {topic.name for topic in after.state.topics if topic.is_internal}
     topics = [
         each.to_json()
-        for each in topic_rates(before, after)
+        for each in topic_rates(earlier, after)
         if shown.include_internal or each.topic not in internal
     ]
-    groups = [each.to_json() for each in group_rates(before, after)]
+    groups = [each.to_json() for each in group_rates(earlier, after)]
     if not output.for_people:
         problem_rows = [each.to_json() for each in found]
         output.show([{"time": now_ms, "problems": problem_rows, "topics": topics, "groups": groups}])
@@ -110,10 +112,13 @@ def _show_screen(
     groups: Sequence[dict[str, object]],
     now_ms: int,
 ) -> None:
+    from klog.admin.health import by_cause
+
     rows: int | None = None
     if columns_of(sys.stdout) is not None:
         sys.stdout.write(HOME_AND_CLEAR)
-        used = 1 + min(len(found), _PROBLEMS) + (len(found) > _PROBLEMS) + _LINES_AROUND
+        causes = len(by_cause(found))
+        used = 1 + min(causes, _PROBLEMS) + (causes > _PROBLEMS) + _LINES_AROUND
         rows = max(2 * _LEAST_ROWS, shutil.get_terminal_size().lines - used)
     _show_health(state, found, now_ms)
     group_rows = len(groups) if rows is None else min(len(groups), max(_LEAST_ROWS, rows // 3))
@@ -125,7 +130,7 @@ def _show_screen(
 
 
 def _show_health(state: ClusterState, found: Sequence[Problem], now_ms: int) -> None:
-    from klog.admin.health import is_healthy
+    from klog.admin.health import by_cause, is_healthy
 
     word = "healthy" if is_healthy(found) else "unhealthy"
     at = time.strftime("%H:%M:%S", time.localtime(now_ms / 1000))
@@ -136,12 +141,14 @@ def _show_health(state: ClusterState, found: Sequence[Problem], now_ms: int) -> 
         word=word,
         style=BOLD if word == "healthy" else RED,
     )
-    for each in found[:_PROBLEMS]:
+    causes = by_cause(found)
+    for each, *others in causes[:_PROBLEMS]:
         place = each.partition if each.partition is not None else ""
         place = f"broker {each.broker_id}" if each.partition is None and each.broker_id is not None else place
-        print_line(f"  {each.check.value}  {place}  {each.what}".rstrip())
-    if len(found) > _PROBLEMS:
-        print_line(f"  and {len(found) - _PROBLEMS} more (klog cluster health)")
+        more = f" and {len(others)} more" if others else ""
+        print_line(f"  {each.check.value}  {place}{more}  {each.what}".rstrip())
+    if len(causes) > _PROBLEMS:
+        print_line(f"  and {len(causes) - _PROBLEMS} more (klog cluster health)")
 
 
 def _show_rows(title: str, entries: Sequence[dict[str, object]], most: int) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from klog.admin.health import Check, ClusterState, LogDirFailure, Severity, is_healthy, problems
+from klog.admin.health import Check, ClusterState, LogDirFailure, Severity, by_cause, is_healthy, problems
 from klog.admin.requests.cluster_description import NO_BROKER, BrokerNode, ClusterNodes, Quorum, QuorumReplica
 from klog.admin.topics import Partition, Topic, TopicSetting
 from klog.formats.names import TopicPartition
@@ -259,10 +259,20 @@ def test_the_cure_names_what_keeps_a_replica_away() -> None:
     assert cure(state(partition(0, (0, 1, 2), (0, 1), 2))) == "repair the log directory of broker 2"
 
 
+def test_what_one_thing_has_caused_is_one_cause() -> None:
+    parts = [replace(partition(0, (0, 2, 1), (0, 1)), partition=number) for number in range(3)]
+    other = replace(partition(0, (0, 1, 2), (0, 2)), partition=3)
+    causes = by_cause(problems(state(*parts, other, min_isr=1, brokers=(0, 1)), NOW_MS))
+    assert [(each[0].check, len(each)) for each in causes] == [
+        (Check.BROKER_OFFLINE, 1),
+        (Check.UNDER_REPLICATED, 3),
+        (Check.UNDER_REPLICATED, 1),
+    ]
+
+
 def test_the_only_replica_in_sync_keeps_the_partition_online() -> None:
     """With min.insync.replicas 1 no write is refused as long as there is a leader."""
-    topic = replace(state(partition(0, (0, 1), (0,))).topics[0], min_isr=1)
-    found = problems(replace(state(), topics=(topic,)), NOW_MS)
+    found = problems(state(partition(0, (0, 1), (0,)), min_isr=1), NOW_MS)
     (at_minimum,) = [each for each in found if each.check is Check.AT_MIN_ISR]
     assert at_minimum.what == "the leader is the only replica in sync: the partition is offline if it fails"
 
