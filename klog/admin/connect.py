@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
+from ipaddress import ip_address
 from typing import Final
 
 from klog.admin.settings import ClientSettings
@@ -32,8 +33,8 @@ SYSTEM_CLOCK: Final = Clock(time.monotonic, time.sleep, lambda: time.time_ns() /
 def cluster(settings: ClientSettings) -> Iterator[Cluster]:
     """The cluster of the settings, connected to one broker.
 
-    Waits a few seconds for a broker that does not listen yet. Raises ConnectFailedError,
-    AuthenticationFailedError.
+    Waits a few seconds for a broker of this machine that does not listen yet: the command may follow its
+    start. Raises ConnectFailedError, AuthenticationFailedError.
     """
 
     def connect(address: HostPort) -> Channel:
@@ -57,6 +58,9 @@ def _authenticate(sasl: Login, channel: Channel) -> None:
 
 def _wait_for_broker(settings: ClientSettings, connect: Callable[[], object]) -> None:
     """Call `connect` until a broker listens, for a few seconds at most. Raises what `connect` raises."""
+    if not all(is_loopback(address.host) for address in settings.bootstrap):
+        connect()
+        return
     timeout_ms = min(_START_TIMEOUT_MS, settings.timeout_ms)
     policy = RetryPolicy(timeout_ms, longest_pause_ms=_START_PAUSE_MS)
 
@@ -67,6 +71,14 @@ def _wait_for_broker(settings: ClientSettings, connect: Callable[[], object]) ->
         )
 
     until_accepted(connect, Retry(policy, SYSTEM_CLOCK.monotonic_s, SYSTEM_CLOCK.sleep_s), tell)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine by its name or address."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def partitions_retry() -> Retry:

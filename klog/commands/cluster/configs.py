@@ -122,7 +122,10 @@ def _show(entity: ConfigEntity, entries: Sequence[ConfigEntry], *, documentation
     if not entries:
         print_note(f"{entity}: nothing is set; --all shows the defaults")
     elif not documentation:
-        show_table([_to_row(entry) for entry in entries], aside="instead of")
+        rows = [_to_row(entry) for entry in entries]
+        if not any(row["instead of"] for row in rows):
+            rows = [{name: row[name] for name in ("name", "value", "source")} for row in rows]
+        show_table(rows, aside="instead of")
     else:
         for entry in entries:
             print_line(f"{entry.name} = {_value(entry)}  ({entry.source})")
