@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import typer
 
-from klog.commands.shared.other_names import name_here
 from klog.formats.errors import UsageError
 
 _NO_COMMAND: Final = re.compile(r"No such command '(?P<name>.*?)'\.", re.DOTALL)
@@ -45,6 +44,8 @@ def _described(error: Any, context: Any) -> tuple[str, str | None]:  # noqa: ANN
     if kind == "NoArgsIsHelpError" or error.message == "Missing command.":
         return "missing COMMAND", _known_commands(context)
     if found := _NO_COMMAND.match(error.message):
+        from klog.commands.shared.other_names import name_here
+
         known = command.list_commands(context)
         here = name_here(context.command_path.partition(" ")[2], found["name"], known)
         meant = did_you_mean(found["name"], known) if here is None else f"it is called klog {here} here"
