@@ -129,10 +129,16 @@ def test_off_a_terminal_nothing_in_a_cluster_is_deleted_without_yes(
     password.chmod(0o600)
     if name.startswith("groups"):
         klog("produce", topic, "one")
-    names = {"topic": topic, "password": password, "commit": f"consume {topic} --group {topic}-group -n 1"}
+    names = {
+        "topic": topic,
+        "password": password,
+        "commit": f"consume {topic} --group {topic}-group --limit 1",
+    }
     before, target, look = ON_A_CLUSTER[name]
     for line in before:
         done = klog(*line.format(**names).format(**names).split())
+        if name == "users delete" and "does not support" in done.err:
+            pytest.skip("klog's brokers do not serve it")
         assert done.code == 0, done.err
     command = [*name.split(), *(word.format(**names) for word in target)]
     look = [word.format(**names) for word in look]
@@ -155,7 +161,7 @@ def damaged(directory: Path) -> list[object]:
 
 def dirty(directory: Path) -> list[object]:
     shutil.copytree(Corpus("k39-compact").log_dir().partition("c-txn-0").path, directory / "a-0")
-    return ["--set", "cleanup.policy=compact", "--set", "min.cleanable.dirty.ratio=0"]
+    return ["--policy", "compact", "--config", "min.cleanable.dirty.ratio=0"]
 
 
 def old(directory: Path) -> list[object]:
@@ -211,7 +217,7 @@ def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> R
 )
 def test_command_lines_of_kafkas_tools_never_ask(klog: Run, topic: str, line: str) -> None:
     klog("produce", topic, "one")
-    klog("consume", topic, "--group", f"{topic}-group", "-n", "1")
+    klog("consume", topic, "--group", f"{topic}-group", "--limit", "1")
     done = klog(*line.format(topic=topic).split())
     assert (done.code, "--yes" in done.err) == (0, False), done.err
 
