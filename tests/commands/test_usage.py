@@ -88,6 +88,7 @@ def test_names_from_other_tools_are_none_of_klog_and_stand_for_one_of_klog() -> 
 @pytest.mark.parametrize(
     ("arguments", "nearest"),
     [
+        (["configs", "alter", "t", "a=1"], "unexpected argument a=1 (did you mean --set a=1?"),
         (["verfy", "x"], "there is no command verfy (did you mean verify?"),
         (["dump", "x"], "there is no command dump (did you mean dump-segment?"),
         (["topics", "lst"], "topics: there is no command lst (did you mean list?"),

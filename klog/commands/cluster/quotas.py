@@ -14,7 +14,7 @@ from klog.commands.kafka_tools.command_lines import AsKafka, tool_app
 from klog.commands.shared.changing import ChangeOptions, Outcome
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_line
-from klog.commands.shared.option_sets import flag, optional
+from klog.commands.shared.option_sets import argument, flag, optional
 from klog.commands.shared.output import OutputOptions, WatchOptions
 from klog.commands.shared.usage import missing
 from klog.formats.errors import UsageError
@@ -44,7 +44,7 @@ _DEFAULT: Final = ""
 class Whose:
     """A user, a client id, both together, or an IP address; by name, or the default of all others."""
 
-    user: str | None = optional(None, "A user.", panel=_PANEL, metavar="NAME")
+    user: str | None = optional(None, "The same.", panel=_PANEL, metavar="NAME")
     user_defaults: bool = flag("All users without a quota of their own.", panel=_PANEL)
     client_id: str | None = optional(
         None, "A client id.", "--client-id", "--client", panel=_PANEL, metavar="ID"
@@ -57,15 +57,18 @@ class Whose:
     entity_type: list[str] | None = optional(None, "", metavar="TYPE", hidden=True)
     entity_name: list[str] | None = optional(None, "", metavar="NAME", hidden=True)
     entity_default: bool = flag("", hidden=True)
+    name: str | None = argument(None, "A user.", "[USER]")
 
     def parts(self) -> dict[str, str | None]:
         """The types with their names: the empty text for a default, None for any of the type.
 
         Raises UsageError.
         """
+        if self.name is not None and self.user is not None:
+            raise UsageError("two users are named", cure="name one")
         found: dict[str, str | None] = {}
         for kind, name, is_default in (
-            ("user", self.user, self.user_defaults),
+            ("user", self.user if self.name is None else self.name, self.user_defaults),
             ("client-id", self.client_id, self.client_id_defaults),
             ("ip", self.ip, self.ip_defaults),
         ):
@@ -181,9 +184,9 @@ def alter_quotas(
 
     Examples:
 
-        klog quotas alter --user alice --set producer_byte_rate=1048576
+        klog quotas alter alice --set producer_byte_rate=1048576
 
-        klog quotas alter --user alice --client-id loader --set consumer_byte_rate=500000
+        klog quotas alter alice --client-id loader --set consumer_byte_rate=500000
 
         klog quotas alter --ip-defaults --set connection_creation_rate=10
     """
@@ -192,7 +195,7 @@ def alter_quotas(
 
     parts = whose.parts()
     if not parts or None in parts.values():
-        raise missing("--user, --client-id or --ip with a name (or --user-defaults, ...)")
+        raise missing("USER, --client-id or --ip with a name (or --user-defaults, ...)")
     pairs = [*(set_ or ()), *(pair for text in add_config or () for pair in split_list(text))]
     names = [*(delete or ()), *(name for text in delete_config or () for name in split_list(text))]
     changes: dict[str, float | None] = {**dict.fromkeys(names), **values_of(parse_pairs("--set", pairs))}

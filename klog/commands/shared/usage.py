@@ -54,7 +54,9 @@ def _described(error: Any, context: Any) -> tuple[str, str | None]:  # noqa: ANN
         text = error.message if error.param is None else error.format_message()
         return text.rstrip("."), _near_choice(error.message)
     if found := _EXTRA.match(error.message):
-        return f"unexpected argument {found['given']}", None
+        pair = "=" in found["given"] and any("--set" in one.opts for one in command.params)
+        meant = f"did you mean --set {found['given']}?" if pair else None
+        return f"unexpected argument {found['given']}", meant
     return _small(str(error.format_message()).rstrip(".")), None
 
 
