@@ -120,9 +120,9 @@ class Player:
 class IdempotentProducer(Player):
     """Writes numbered records to all partitions of the input; at the end it waits for the last answer.
 
-    A killed broker remembers the last batch of each producer in its snapshot. If several were under way, a
-    repeated one that is not the last is out of order, which ends the producer: Kafka has it so, too. Another
-    one takes its place, which has a name of its own.
+    A Kafka broker that was killed remembers the last batch of each producer in its snapshot. If several were
+    under way, a repeated one that is not the last is out of order, which ends the producer. Another one takes
+    its place, which has a name of its own. klog remembers five.
     """
 
     def __init__(self, bootstrap: str, name: str, seed: int) -> None:
