@@ -70,7 +70,7 @@ def find_hanging(
     """The transactions that are open although no coordinator will end them. Raises ClientError, ChannelError.
 
     `max_timeout_ms` is transaction.max.timeout.ms of the brokers: a younger transaction is not hanging. If
-    many partitions are looked at, those without a leader are left out: `on_leaderless` is told of them.
+    many partitions are looked at, those without a leader are left out: `on_leaderless` is called with them.
     """
     partitions = _partitions(cluster, where)
     if where.partition is None and where.broker_id is None:

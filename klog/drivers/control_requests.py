@@ -31,7 +31,7 @@ class QueuedRequest:
 
 
 class ControlDriver(Driver[QueuedRequest, ControlResponse]):
-    """The queue of one broker. `on_taken` is told of each request that leaves it, before it is sent first."""
+    """The queue of one broker. `on_taken` gets each request that leaves it, before it is sent first."""
 
     def __init__(
         self,

@@ -14,7 +14,7 @@ Request = TypeVar("Request")
 Answer = TypeVar("Answer")
 
 Effect: TypeAlias = Callable[[], object]
-"""Tells somebody else what has happened; to be called without the lock that guards the driver."""
+"""Reports to other parts what has happened; to be called without the lock that guards the driver."""
 
 
 class Send(NamedTuple, Generic[Request]):

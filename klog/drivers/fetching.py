@@ -17,10 +17,10 @@ from klog.storage.log.partition_log import PartitionLog
 
 
 class FetchListeners(NamedTuple):
-    """Who is told what fetching has changed.
+    """The listeners for what fetching changes.
 
-    `received` is told the bytes of records taken for partitions, `high_watermark_moved` which partitions have
-    more records for consumers, `truncated` which logs were truncated.
+    `received` gets the bytes of records taken for partitions, `high_watermark_moved` the partitions that have
+    more records for consumers, `truncated` the logs that were truncated.
     """
 
     received: Callable[[Mapping[TopicPartition, int]], object]

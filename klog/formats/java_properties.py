@@ -53,7 +53,7 @@ def entries(lines: tuple[PropertyLine, ...]) -> dict[str, str]:
 
 
 def config_entries(data: bytes) -> dict[str, str]:
-    """The properties of a file of configs that somebody wrote.
+    """The properties of a file of configs.
 
     Raises `FormatError` as `parse` does, and for a file that is no text: it has control characters, as
     compressed files, key stores and UTF-16 have.

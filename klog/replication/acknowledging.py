@@ -1,4 +1,4 @@
-"""Produce requests that wait until all in-sync replicas have their records (acks=all).
+"""Lets Produce requests wait until all in-sync replicas have their records (acks=all).
 
 Rules: Kafka's `DelayedProduce`. A partition is acknowledged when its high watermark has passed the records.
 If too few replicas are in sync by then, the answer is NOT_ENOUGH_REPLICAS_AFTER_APPEND. It fails if

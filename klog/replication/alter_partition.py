@@ -1,4 +1,4 @@
-"""What a leader proposes to the controller with AlterPartition, and what the answer does to the ISR.
+"""The change that a leader proposes with AlterPartition, and the effect of the answer on the ISR.
 
 Rules: Kafka's `Partition.submitAlterPartition` and `handleAlterPartitionUpdate`. These are pure functions of
 `PartitionState`; sending and retrying is left to the caller.

@@ -1,4 +1,4 @@
-"""DeleteRecords requests that wait until every live follower has moved its log start offset, too.
+"""Lets DeleteRecords requests wait until every live follower has moved its log start offset, too.
 
 Rules: Kafka's `DelayedDeleteRecords`. A partition is done when its low watermark has reached the offset. It
 fails if leadership is lost. What is still pending at the timeout is answered REQUEST_TIMED_OUT.

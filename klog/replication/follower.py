@@ -1,4 +1,4 @@
-"""What a leader knows of one follower, and how each fetch of the follower changes it.
+"""The state of one follower as its leader knows it. Each fetch of the follower changes it.
 
 Rules: Kafka's `Replica` and `ReplicaState`. Times are milliseconds of a clock that is never set back.
 """

@@ -1,4 +1,4 @@
-"""Who leads a partition, in which epoch, with which replicas: one immutable value for each partition.
+"""States who leads a partition, in which epoch, with which replicas, as one immutable value.
 
 Rules: Kafka's `LeaderAndIsr`, `PartitionState` and `AssignmentState`; KIP-320 (fencing by leader epoch).
 """

@@ -200,7 +200,7 @@ class Purgatory(Generic[Operation]):
             try:
                 completed += operation.safe_try_complete(key)
             except Exception:
-                # The event is the affair of somebody else, and of the operations after this one.
+                # One operation must not fail the thread that brings the event, nor the operations after it.
                 _log.exception("%r could not be completed", operation)
                 completed += operation.completed
         if completed:

@@ -1,4 +1,4 @@
-"""What the replica manager needs of the logs of this broker; which of them are deleted or kept as strays."""
+"""Gives the replica manager the logs of this broker, and decides which are deleted or kept as strays."""
 
 from __future__ import annotations
 

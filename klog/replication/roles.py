@@ -1,4 +1,4 @@
-"""What this broker does for a partition, and the news that it has changed.
+"""The role of this broker for a partition, and the event that the role has changed.
 
 Listeners of the replica manager are given these values: fetchers, coordinators and others that act for the
 partitions which this broker leads or follows.

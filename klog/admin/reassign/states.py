@@ -1,4 +1,5 @@
-"""Whether what an assignment asks for is so: each partition, and each replica that has a named directory.
+"""Says whether the cluster has what an assignment asks for: each partition, and each
+replica that has a named directory.
 
 Rules: Kafka's ReassignPartitionsCommand (`verifyAssignment`). A partition is complete if its replicas are the
 target's in the target's order, and no reassignment of it runs.

@@ -1,1 +1,1 @@
-"""What reads command lines and prints output as the tools of Kafka 3.9 do."""
+"""Reads command lines and prints output as the tools of Kafka 3.9 do."""

@@ -1,1 +1,1 @@
-"""What commands of all kinds share: options, messages, tables, the shape of records on the screen."""
+"""Parts that commands of all kinds share: options, messages, tables, the shape of records on the screen."""

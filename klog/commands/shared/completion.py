@@ -1,4 +1,4 @@
-"""What a shell completes: formats, configs and names of the cluster, beside options and choices.
+"""Completes words for a shell: formats, configs and names of the cluster, beside options and choices.
 
 Only the process that a shell starts for a completion imports this. It asks a cluster for two seconds at
 most, and says nothing if there is none.

@@ -1,4 +1,4 @@
-"""What all commands share: stdout as bytes, progress and questions on stderr, counts as text."""
+"""Parts that all commands use: stdout as bytes, progress and questions on stderr, counts as text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commits of the usual kind, which are written where they were read.
+"""Writes commits of the usual kind where they were read.
 
 The effect is that of `GroupRequests.commit` for each of them in turn. Whatever is not usual is left to it,
 and so are errors, which it finds again.

@@ -1,4 +1,4 @@
-"""What clients ask of consumer groups: each request is checked, and given to its group.
+"""Checks the requests of clients of consumer groups, and gives each to its group.
 
 Rules: KIP-848; Kafka's `GroupCoordinatorService`. A classic group becomes a consumer group with the first
 member of the consumer protocol, if it is empty or `group.consumer.migration.policy` allows it.

@@ -1,4 +1,4 @@
-"""What a group asks of its coordinator: answers to send, records to write, timers to start.
+"""The effects that a group asks its coordinator for: answers to send, records to write, timers to start.
 
 A group decides and lists effects; whoever runs it carries them out in this order, after leaving the group's
 lock.

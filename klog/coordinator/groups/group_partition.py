@@ -320,7 +320,7 @@ class GroupPartition(OrderedEffects):
     # -- the end of groups -----------------------------------------------------------------------------------
 
     def forget(self, entry: GroupEntry, error: ErrorCode) -> None:
-        """The group is dead; whoever waits is answered `error`. The caller holds the lock."""
+        """The group is dead; requests that wait are answered `error`. The caller holds the lock."""
         entry.group.die(error, self.now())
         self.put_effects(entry)
         self.entries.pop(entry.group.group_id, None)
@@ -396,7 +396,7 @@ class GroupPartition(OrderedEffects):
         return group
 
     def close(self) -> None:
-        """This broker leads the partition no longer: whoever waits is answered NOT_COORDINATOR."""
+        """This broker leads the partition no longer: requests that wait are answered NOT_COORDINATOR."""
         with self.lock():
             self.closed = True
             for entry in list(self.entries.values()):

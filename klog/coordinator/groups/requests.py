@@ -1,4 +1,4 @@
-"""What clients ask of the group coordinator: each request is checked, and given to its group.
+"""Checks the requests of clients of the group coordinator, and gives each to its group.
 
 Rules: Kafka's `GroupCoordinator`. The checks that all requests share are in `owner`: the group id, and
 whether this broker coordinates the group now.

@@ -1,1 +1,1 @@
-"""What both coordinators need: owned partitions, loading, order, timers."""
+"""Parts that both coordinators use: owned partitions, loading, order, timers."""

@@ -33,7 +33,7 @@ class OwnedPartition(Protocol):
     def __len__(self) -> int: ...
 
     def close(self) -> None:
-        """This broker leads the partition no longer: whoever waits is answered NOT_COORDINATOR."""
+        """This broker leads the partition no longer: requests that wait are answered NOT_COORDINATOR."""
 
 
 P = TypeVar("P", bound=OwnedPartition)

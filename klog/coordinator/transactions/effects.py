@@ -1,4 +1,4 @@
-"""What a transactional id wants done: answers, records and markers, in order."""
+"""The effects that a transactional id asks for: answers, records and markers, in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What clients and brokers ask of the transaction coordinator: each request is checked, and given to its id.
+"""Checks the requests of clients and brokers to the transaction coordinator, and gives each to its id.
 
 Rules: Kafka's `TransactionCoordinator`. The errors are those of the newest version of each API.
 """

@@ -1,1 +1,1 @@
-"""How a follower fetches from its leaders: pure state machines without threads, sockets and clocks."""
+"""A follower's fetching from its leaders: pure state machines without threads, sockets and clocks."""

@@ -1,4 +1,4 @@
-"""The follower's side of a fetch session: what the leader knows of the partitions, and what it must be told.
+"""The follower's side of a fetch session: what the leader knows, and what the next request must say.
 
 Rules: KIP-227 and Kafka's `FetchSessionHandler`; KIP-516 (a session names topics by id or by name, not both).
 The first request names all partitions; the next ones name those that have changed. After any failure, the
@@ -22,7 +22,7 @@ _MAX_INT32: Final = 2**31 - 1
 
 
 class SessionEntry(NamedTuple):
-    """What the leader was told of a partition last."""
+    """The values of a partition that the last request to the leader had."""
 
     partition: FetchPartition
     topic_id: UUID | None

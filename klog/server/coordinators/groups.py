@@ -1,4 +1,4 @@
-"""The group coordinator inside a broker: its configs, its log, its timers, and what tells it of changes."""
+"""The group coordinator inside a broker: its configs, its log, its timers, and its listeners for changes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def open_groups(
     snapshot: Callable[[], ClusterSnapshot],
     overrides: Callable[[str], Mapping[str, int]],
 ) -> GroupCoordinator:
-    """The group coordinator of a broker; it hears of changed roles from now on.
+    """Open the group coordinator of a broker. It is notified of changed roles from now on.
 
     `overrides` gives the configs of a group that are not the broker's.
     """

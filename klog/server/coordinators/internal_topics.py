@@ -1,4 +1,4 @@
-"""The coordinators' topics: the settings with which they are created, and what is here of them.
+"""The coordinators' topics: the settings of new ones, and the partitions that this broker leads.
 
 Rules: Kafka's `GroupCoordinator.offsetsTopicConfigs` and `TransactionStateManager`.
 """

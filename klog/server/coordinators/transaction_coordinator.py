@@ -1,4 +1,4 @@
-"""Transactions inside a broker: their coordinator, its log, and what asks and tells other brokers."""
+"""Transactions inside a broker: their coordinator, its log, and the requests to other brokers."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def open_transactions(
     *,
     coordinates: bool = True,
 ) -> BrokerTransactions:
-    """The transactions of a broker, whose coordinator hears of changed roles from now on.
+    """Open the transactions of a broker. Their coordinator is notified of changed roles from now on.
 
     Unless it `coordinates`, it takes over no transactional ids, and what they have open stays open.
 

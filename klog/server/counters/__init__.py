@@ -1,1 +1,1 @@
-"""What is counted for each request and topic."""
+"""Counters of requests and topics."""

@@ -1,4 +1,4 @@
-"""Which thread copies which partition, as the controller's requests change what this broker follows.
+"""Gives each partition that this broker follows to a thread, as the controller's requests say.
 
 Rules: Kafka's `AbstractFetcherManager` and `ReplicaFetcherManager`. There is a thread for each pair of a
 leader's broker and a fetcher id; the id is a hash of the partition modulo `num.replica.fetchers`.

@@ -1,1 +1,1 @@
-"""What a broker does for its logs beside serving them: cleaning, moves between directories, strays."""
+"""A broker's work on its logs beside serving them: cleaning, moves between directories, strays."""

@@ -1,4 +1,4 @@
-"""What a broker reads of topics in the metadata store while a controller's request waits for it.
+"""Reads topics from the metadata store while a controller's request waits for them.
 
 The reads wait for the store, however long it is away. The controller would count a partition that gets no log
 as one in a failed directory, and would not ask for it again.

@@ -27,7 +27,7 @@ from klog.storage.log.built_batch import BuiltBatch
 
 
 class Groups(Protocol):
-    """The part of the group coordinator that hears of markers."""
+    """The part of the group coordinator that is notified of markers."""
 
     def transaction_ended(self, number: int, producer_id: int, *, committed: bool) -> None: ...
 

@@ -1,4 +1,4 @@
-"""What readers of a partition's log use: its segments, offsets and epochs.
+"""The part of a partition's log that readers use: its segments, offsets and epochs.
 
 Rules: Kafka's `UnifiedLog.read` and `LocalLog.read`. All public methods are safe for threads unless they say
 that the caller holds the lock. `partition_log` adds what changes the log.

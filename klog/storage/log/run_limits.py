@@ -1,4 +1,4 @@
-"""What a topic's configs demand of batches that are written as they came, without being looked at one by one.
+"""Checks runs of batches, which are not looked at one by one, against the limits of their topic.
 
 The rules are those of `validation`; whatever does not keep within these limits is left to it.
 """

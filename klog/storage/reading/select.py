@@ -1,4 +1,4 @@
-"""Offset and time bounds: which records are wanted, and which batches may hold them.
+"""Bounds of offsets and times: decide which records to show, and which batches may hold them.
 
 `klog.storage.reading.position_search` finds where to start reading for them.
 """

@@ -1,4 +1,4 @@
-"""Whether `leader-epoch-checkpoint` fits the batches of its partition.
+"""Checks whether `leader-epoch-checkpoint` fits the batches of its partition.
 
 Rules: Kafka's `LeaderEpochFileCache` (epochs and start offsets ascend, those at and after the log's end are
 dropped, the first one starts at the log's start).

@@ -1,4 +1,4 @@
-"""Whether a producer snapshot fits the batches before its offset."""
+"""Checks whether a producer snapshot fits the batches before its offset."""
 
 from __future__ import annotations
 

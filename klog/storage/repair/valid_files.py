@@ -1,4 +1,4 @@
-"""Which files `klog recover` leaves as they are: those that `klog verify` would call valid afterwards.
+"""Finds the files that `klog recover` leaves as they are, since `klog verify` would call them valid.
 
 Kafka's recovery writes indexes, snapshots and leader epochs again, and their content depends on the topic's
 settings, on the Kafka version and on the time. A file with other content can be valid, too.

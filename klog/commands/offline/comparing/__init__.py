@@ -1,1 +1,1 @@
-"""What `klog diff` prints."""
+"""Prints the result of `klog diff`, as text and as rows."""

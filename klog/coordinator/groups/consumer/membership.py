@@ -1,4 +1,4 @@
-"""Who may be a member of a consumer group, and what a member that joins or changes sets going.
+"""Decides who may be a member of a consumer group, and what follows if a member joins or changes.
 
 Rules: KIP-848; Kafka's `GroupMetadataManager`. Both protocols of members use this.
 """

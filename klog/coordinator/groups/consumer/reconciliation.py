@@ -1,4 +1,4 @@
-"""How a member comes from what it has to its target: it gives up first, then takes what is free.
+"""Brings a member from the partitions that it has to its target: it gives up first, then takes free ones.
 
 Rules: Kafka's `CurrentAssignmentBuilder` (KIP-848). A partition has at most one owner: a member that may read
 it, or that has not confirmed yet that it gave it up.

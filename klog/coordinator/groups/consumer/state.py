@@ -1,4 +1,4 @@
-"""A consumer group as its records say: epochs, members, targets, current assignments, regular expressions.
+"""The state of a consumer group as its records state it: epochs, members, targets, assignments, regexes.
 
 A record that is put changes the state and is remembered, to be written. A record that is read from the log
 changes the state alone. A log that was compacted may lack records that others refer to.

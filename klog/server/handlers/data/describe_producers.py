@@ -1,4 +1,4 @@
-"""DescribeProducers: the producers that a partition's log knows, for who looks for hanging transactions.
+"""DescribeProducers: shows the producers that a partition's log knows, to find hanging transactions.
 
 Rules: Kafka's `KafkaApis.handleDescribeProducersRequest`, `UnifiedLog.activeProducers`; KIP-664. A follower
 answers as well as a leader.

@@ -1,4 +1,4 @@
-"""The usual Fetch frames, answered where they were read.
+"""Answers the usual Fetch frames where they were read.
 
 The effect is that of `fetch` for a consumer that asks for one partition of which this broker is the leader,
 if there are enough records to answer at once. The consumer has no session, or the request is incremental and

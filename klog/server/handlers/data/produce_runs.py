@@ -1,4 +1,4 @@
-"""The usual Produce frames, answered where they were read, several at once.
+"""Answers the usual Produce frames where they were read, several at once.
 
 The effect is that of `produce` for each frame in turn, with one write, one look at the purgatories and one
 answer for those that follow each other and go to one partition. With acks=all the answer may have to wait

@@ -1,4 +1,4 @@
-"""The usual OffsetCommit frames, written where they were read, several at once.
+"""Writes the commits of usual OffsetCommit frames where they were read, several at once.
 
 The effect is that of `offsets` for each frame in turn, with one write for those that follow each other and
 come from one member. If the log has followers, their answers wait for these together. Whatever is not usual

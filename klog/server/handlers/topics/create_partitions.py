@@ -1,4 +1,4 @@
-"""CreatePartitions: topics grown, answered when all their partitions have leaders.
+"""Answers CreatePartitions requests when all new partitions have leaders.
 
 Rules: Kafka's `KafkaApis.handleCreatePartitionsRequest`, ZkAdminManager (createPartitions) and AdminZkClient
 (createNewPartitionsAssignment). Only the controller takes the request.

@@ -1,4 +1,4 @@
-"""CreateTopics: topics written to the tree, answered when the cluster knows their leaders.
+"""Answers CreateTopics: writes topics to the tree, and answers when this broker knows their leaders.
 
 Rules: Kafka's `KafkaApis.handleCreateTopicsRequest` and ZkAdminManager; KIP-525 (the answer tells counts and
 configs), KIP-516 (topic ids). Only the controller takes the request.

@@ -1,4 +1,4 @@
-"""DeleteTopics: topics marked for deletion, answered when this broker's metadata has lost them.
+"""Answers DeleteTopics: marks topics for deletion, and answers when this broker's metadata has lost them.
 
 Rules: Kafka's `KafkaApis.handleDeleteTopicsRequest` and ZkAdminManager; KIP-516 (by topic id). Only the
 controller takes the request.

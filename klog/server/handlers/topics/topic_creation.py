@@ -1,4 +1,4 @@
-"""Creating one topic: what is checked, in which order, and what is written.
+"""Creates one topic: checks the request in Kafka's order, and writes the topic.
 
 Rules: Kafka's ZkAdminManager (createTopics) and AdminZkClient (validateTopicCreate). CreateTopics and the
 automatic creation by Metadata both come here. Any broker may write a new topic; the controller sees it in the
@@ -30,8 +30,9 @@ MOST_NEW_PARTITIONS: Final = 100_000
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic as somebody wants it. Counts of -1 are the broker's to choose; `replicas` by partition, where
-    they were chosen by hand; a config value of None is refused."""
+    """A topic that a request or this broker asks for. The broker chooses counts of -1. `replicas` has those
+    of each partition if they were chosen by hand. A config value of None is refused.
+    """
 
     name: str
     partitions: int = UNSET
