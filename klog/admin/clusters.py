@@ -128,7 +128,7 @@ def endpoint_row(node: BrokerNode) -> dict[str, object]:
 
 
 def endpoints(cluster: Cluster, *, include_fenced: bool) -> list[BrokerNode]:
-    """The brokers by id. Raises ClientError if fenced ones are wanted and not told, ChannelError."""
+    """The brokers by id. Raises ChannelError, and ClientError if the answer cannot have fenced ones."""
     if include_fenced and not tells_fenced(cluster):
         raise ClientError(
             "the cluster does not tell which brokers are fenced",

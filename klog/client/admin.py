@@ -193,7 +193,7 @@ def describe_configs(
 def list_config_resources(cluster: Cluster, kind: ResourceType) -> list[str]:
     """The names of all resources of a kind that have configs, sorted (KIP-1000, KIP-1142).
 
-    Before version 1 of the request (Kafka 4.1) only client metrics are told, and nothing of the others.
+    Before version 1 of the request (Kafka 4.1) the answer has only client metrics.
     Raises ClientError if the cluster lists none, ChannelError.
     """
     connection = cluster.any_connection()

@@ -95,7 +95,7 @@ class FetchDriver(Driver[FetcherRequest, FetcherAnswer]):
         return True
 
     def take_effects(self) -> list[Effect]:
-        """Also after an error: logs that were truncated before it are told."""
+        """Also after an error: `truncated` gets the logs that were truncated before it."""
         effects = super().take_effects()
         if self._truncated:
             logs, self._truncated[:] = list(self._truncated), []

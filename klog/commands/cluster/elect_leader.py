@@ -196,18 +196,18 @@ def _tell(outcomes: Mapping[TopicPartition, Elected], change: ChangeOptions) -> 
     from klog.client.errors import RefusedError
     from klog.protocol.error_codes import ErrorCode
 
-    told = []
+    rows = []
     for partition, outcome in sorted(outcomes.items()):
         if outcome.error is ErrorCode.NONE:
-            told.append(_outcome(partition, "has a new leader"))
+            rows.append(_outcome(partition, "has a new leader"))
         elif outcome.error is ErrorCode.ELECTION_NOT_NEEDED:
-            told.append(_outcome(partition, "nothing to do"))
+            rows.append(_outcome(partition, "nothing to do"))
         else:
             error = RefusedError(str(partition), outcome.error, message=outcome.message)
-            told.append(_outcome(partition, "failed", error))
+            rows.append(_outcome(partition, "failed", error))
     if not outcomes and change.for_people:
         print_report("nothing to do: all partitions have their leaders")
-    change.conclude(told)
+    change.conclude(rows)
 
 
 def _tell_as_kafka(kind: ElectionType, outcomes: Mapping[TopicPartition, Elected]) -> bool:

@@ -362,17 +362,17 @@ def _report(outcomes: Sequence[TopicResult], done: str, accepted: str, change: C
     from klog.client.errors import RefusedError
     from klog.protocol.error_codes import ErrorCode
 
-    told = []
+    rows = []
     for each in outcomes:
         if each.error is ErrorCode.NONE:
-            told.append(_outcome(each.topic, done))
+            rows.append(_outcome(each.topic, done))
         elif each.error.name == accepted:
-            told.append(_outcome(each.topic, f"nothing to do, {accepted}"))
+            rows.append(_outcome(each.topic, f"nothing to do, {accepted}"))
         else:
-            told.append(
+            rows.append(
                 _outcome(each.topic, done, RefusedError(each.topic, each.error, message=each.message))
             )
-    change.conclude(told)
+    change.conclude(rows)
 
 
 def _outcome(topic: str, done: str, error: KlogError | None = None) -> Outcome:

@@ -285,7 +285,7 @@ def abort_transaction(
 ) -> None:
     """Abort a hanging transaction in one partition. Asks on a terminal; elsewhere it needs --yes.
 
-    The coordinator is not told: a producer that lives could still commit in other partitions.
+    The coordinator does not learn of it: a producer that lives could still commit in other partitions.
 
     Examples:
 

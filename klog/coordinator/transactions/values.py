@@ -19,7 +19,7 @@ NO_TIMESTAMP: Final = -1
 
 
 class TransactionState(Enum):
-    """The states of a transactional id: the number in the records, and the name that clients are told."""
+    """The states of a transactional id: the number in the records, and the name in answers to clients."""
 
     EMPTY = 0, "Empty"
     ONGOING = 1, "Ongoing"
@@ -70,7 +70,7 @@ class MarkersToWrite(NamedTuple):
 
 
 class OnWritten(Protocol):
-    """Is told of partitions that are done: written, or gone with their topic.
+    """Is called with partitions that are done: written, or gone with their topic.
 
     They are `superseded` if their logs refuse the marker, because they know a newer epoch of the producer.
     """

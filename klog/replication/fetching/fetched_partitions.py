@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 class FetchedPartitions:
     """The states by partition, in the order in which the next full request names them.
 
-    `stale` are partitions of which the leader may have to be told, `preparing` those in another mode than
+    `stale` are partitions that a request may have to name, `preparing` those in another mode than
     FETCHING, `delayed` those that wait, with the times at which that is over.
     """
 
@@ -85,7 +85,7 @@ class FetchedPartitions:
         return not partition.log.closed and self._replicas.partitions.get(state.key) is partition
 
     def changed(self, state: PartitionFetch) -> None:
-        """The leader may have to be told, or asked."""
+        """A request to the leader may have to name the partition."""
         if state.mode is Mode.FETCHING:
             self.preparing.pop(state.key, None)
         else:

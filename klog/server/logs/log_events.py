@@ -16,8 +16,8 @@ from klog.storage.log.manager_values import Progress
 class LogEvents:
     """The listener of a broker's log manager.
 
-    `replicas` hears of a failed directory as soon as it is set. The cleaner and the controller hear of it
-    between `begin` and `end`.
+    `replicas` is notified of a failed directory as soon as it is set, the cleaner and the controller between
+    `begin` and `end`.
     """
 
     def __init__(self, on_loaded: Callable[[Progress], None], on_fatal: Callable[[str], None]) -> None:

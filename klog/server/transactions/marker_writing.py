@@ -1,7 +1,7 @@
 """Writes the markers that end transactions to partitions that this broker leads.
 
 Rules: Kafka's `KafkaApis.handleWriteTxnMarkersRequest`; KIP-98. Each marker is one append that waits for
-replication. The group coordinator is told of a marker in `__consumer_offsets` before the answer
+replication. The group coordinator is notified of a marker in `__consumer_offsets` before the answer
 (KAFKA-17507), so that whoever knows that the transaction has ended sees its offsets. All logs have magic 2,
 so no partition is answered UNSUPPORTED_FOR_MESSAGE_FORMAT: older messages in a log stand before the first
 batch of magic 2.

@@ -121,7 +121,7 @@ class ClassicMembers(Membership):
     # -- assignments -----------------------------------------------------------------------------------------
 
     def sync(self, asked: SyncRequest, reply: SyncReply, now: Now) -> None:
-        """SyncGroup: the member is told what it may read."""
+        """SyncGroup: the member gets what it may read."""
         try:
             result = self._sync(asked, now)
         except RefusedError as refused:

@@ -94,7 +94,7 @@ class GroupEpochs:
 
     @property
     def state(self) -> ConsumerGroupState:
-        """The state that clients are told."""
+        """The state in answers to clients."""
         records = self.records
         if self.is_dead:
             return ConsumerGroupState.DEAD

@@ -158,7 +158,7 @@ class ConsumerGroup(ClassicMembers):
         return self.commit_error(identity)
 
     def fetch_error(self, identity: Identity) -> ErrorCode:
-        """Why this sender is told no offsets. One that names neither a member nor an epoch is told all."""
+        """Why this sender gets no offsets. One that names neither a member nor an epoch gets all."""
         if not identity.member_id and identity.generation_id < 0:
             return ErrorCode.NONE
         member = self.records.members.get(identity.member_id)
@@ -229,7 +229,7 @@ class ConsumerGroup(ClassicMembers):
 
 
 def _check_epoch(current: CurrentAssignment, epoch: int, owned: Partitions | None) -> None:
-    """Raises `RefusedError` if a member has another epoch than the one that it was told last."""
+    """Raises `RefusedError` if a member has another epoch than the one that it was sent last."""
     if epoch == current.epoch:
         return
     # The answer that told the new epoch may be lost. The member must have nothing that it should not have.

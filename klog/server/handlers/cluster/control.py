@@ -35,7 +35,7 @@ _ANY_EPOCH: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class ControlHandler:
-    """Answers the three. `broker_epoch` is that of this broker's registration; `partitions_gone` is told of
+    """Answers the three. `broker_epoch` is that of this broker's registration; `partitions_gone` gets
     partitions whose topic has been deleted."""
 
     replicas: ReplicaManager

@@ -35,7 +35,7 @@ class ConfigChanges:
     `replace` gets the broker's configs after a change, or, though they are the same, when somebody has set
     them again: files that they name may have changed. It raises `KlogError` where it leaves everything as it
     was. `topic_changed` and `group_changed` get a topic or a group with its overrides, and raise `UsageError`
-    where they have a bad value. `unclean_enabled` is told of a topic (or, with None, of the default) that now
+    where they have a bad value. `unclean_enabled` gets a topic (or, with None, of the default) that now
     allows unclean elections.
     """
 
