@@ -20,7 +20,7 @@ class Meaning(NamedTuple):
 
 _AGAIN: Final = "try again; the broker's log says why if it stays so"
 _RETRY: Final = "try again in a few seconds"
-_GRANT: Final = "this user lacks the right: log in as another one, or have it granted with klog acls add"
+_GRANT: Final = "log in as another user, or have the right granted with klog acls add"
 _TOPICS: Final = "klog topics list shows what there is"
 _GROUPS: Final = "klog groups list shows what there is"
 _PRODUCER: Final = "start the producer again: it gets a new epoch"
@@ -101,9 +101,9 @@ MEANINGS: Final[dict[E, Meaning]] = {
     ),
     E.REBALANCE_IN_PROGRESS: Meaning("the group is rebalancing", _RETRY),
     E.INVALID_COMMIT_OFFSET_SIZE: Meaning("the commit is larger than a batch may be", "commit less at once"),
-    E.TOPIC_AUTHORIZATION_FAILED: Meaning("this user may not do it with the topic", _GRANT),
-    E.GROUP_AUTHORIZATION_FAILED: Meaning("this user may not do it with the group", _GRANT),
-    E.CLUSTER_AUTHORIZATION_FAILED: Meaning("this user may not do it with the cluster", _GRANT),
+    E.TOPIC_AUTHORIZATION_FAILED: Meaning("this user lacks the right to the topic", _GRANT),
+    E.GROUP_AUTHORIZATION_FAILED: Meaning("this user lacks the right to the group", _GRANT),
+    E.CLUSTER_AUTHORIZATION_FAILED: Meaning("this user lacks the right to the cluster", _GRANT),
     E.INVALID_TIMESTAMP: Meaning(
         "a record's timestamp is too far from now for the topic",
         "correct the clock, or message.timestamp.before.max.ms and message.timestamp.after.max.ms",
@@ -149,7 +149,7 @@ MEANINGS: Final[dict[E, Meaning]] = {
     ),
     E.CONCURRENT_TRANSACTIONS: Meaning("the transaction before is still being ended", _RETRY),
     E.TRANSACTION_COORDINATOR_FENCED: Meaning("the marker is of an earlier coordinator", _AGAIN),
-    E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Meaning("this user may not use the transactional id", _GRANT),
+    E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Meaning("this user lacks the right to the id", _GRANT),
     E.SECURITY_DISABLED: Meaning(
         "the brokers have no authorizer, so there are no ACLs", "set authorizer.class.name at the brokers"
     ),
@@ -171,7 +171,7 @@ MEANINGS: Final[dict[E, Meaning]] = {
     E.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: Meaning(
         "tokens are not given out on this connection", "log in with SASL or TLS, and not with a token"
     ),
-    E.DELEGATION_TOKEN_AUTHORIZATION_FAILED: Meaning("this user may not use the delegation token", _GRANT),
+    E.DELEGATION_TOKEN_AUTHORIZATION_FAILED: Meaning("this user lacks the right to the token", _GRANT),
     E.DELEGATION_TOKEN_EXPIRED: Meaning("the delegation token has expired", _BY_KAFKA),
     E.INVALID_PRINCIPAL_TYPE: Meaning("the type of the principal is unknown", "principals are User:NAME"),
     E.NON_EMPTY_GROUP: Meaning(

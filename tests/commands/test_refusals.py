@@ -106,7 +106,7 @@ def test_a_user_without_rights_gets_one_clear_message(alice: Run, command: str) 
     done = alice(*command.split())
     assert (done.code, done.out) == (1, ""), done.err
     assert "Traceback" not in done.err
-    assert "AUTHORIZATION_FAILED (this user lacks the right: " in done.err
+    assert "AUTHORIZATION_FAILED: this user lacks the right to the " in done.err
     assert done.err.count("\n") == 1
 
 

@@ -82,6 +82,7 @@ def list_users(
         klog users list alice -o json
     """
     from klog.admin.requests.scram_users import describe_users
+    from klog.client.errors import ClientError
 
     _check_type(entity_type)
     wanted = [*(users or ()), *([entity_name] if entity_name else ())]
@@ -100,6 +101,12 @@ def list_users(
             fields=("user", "mechanism", "iterations"),
             none="" if wanted else "no user has SCRAM credentials (klog users set-password USER makes one)",
         )
+        unknown = sorted(set(wanted) - {each.name for each in found})
+        if unknown:
+            raise ClientError(
+                f"{', '.join(unknown)} {'has' if len(unknown) == 1 else 'have'} no SCRAM credentials",
+                cure="klog users set-password USER makes one",
+            )
 
     watch.over(connection, show)
 

@@ -209,7 +209,8 @@ def test_a_directory_that_a_broker_has_open_is_refused(log_directory: Path, run:
         assert holder.stdin is not None
         holder.stdin.close()
     assert result.exit_code == 1
-    assert "running broker" in result.err
+    assert f"process {holder.pid} (" in result.err
+    assert "holds this log directory" in result.err
 
 
 def test_an_interrupted_replacement_is_recovered_first(log_directory: Path, run: Any) -> None:

@@ -305,7 +305,8 @@ def test_a_directory_that_a_broker_has_open_is_refused(log_directory: Path) -> N
         fcntl.lockf(lock, fcntl.LOCK_EX)  # what Java's FileChannel.tryLock does
         done = klog("recover", "--yes", log_directory)
     assert done.returncode == 1
-    assert "running broker" in done.stderr
+    assert f"process {os.getpid()} (" in done.stderr
+    assert "holds this log directory" in done.stderr
 
 
 def test_the_quarantine_must_be_outside_of_log_directories(log_directory: Path) -> None:
