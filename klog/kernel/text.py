@@ -1,6 +1,6 @@
-"""Columns as text: the compiled functions, or their twins in pure Python.
+"""Columns as Kafka's text: the compiled functions, or their twins in pure Python.
 
-`IMPLEMENTATION` says which ones run; `_pytext` and `_pyjsontext` state the meaning of the functions.
+`IMPLEMENTATION` says which ones run; `_pytext` states the meaning of the functions.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from klog.kernel._pytext import AUTO, BASE64, HEX, NONE, UTF8, java_text
 from klog.kernel.twins import members
 
 if TYPE_CHECKING:
-    from klog.kernel._pyjsontext import jsonl_batches, jsonl_records
     from klog.kernel._pytext import (
         IMPLEMENTATION,
         first_unshown_control,
@@ -21,9 +20,6 @@ if TYPE_CHECKING:
         offset_gaps,
     )
 else:
-    jsonl_batches, jsonl_records = members(
-        "klog.kernel._jsontext", "klog.kernel._pyjsontext", ["jsonl_batches", "jsonl_records"]
-    )
     _kafka_names = ["IMPLEMENTATION", "kafka_batches", "kafka_deep", "kafka_records"]
     IMPLEMENTATION, kafka_batches, kafka_deep, kafka_records = members(
         "klog.kernel._text", "klog.kernel._pytext", _kafka_names
@@ -41,8 +37,6 @@ __all__ = [
     "UTF8",
     "first_unshown_control",
     "java_text",
-    "jsonl_batches",
-    "jsonl_records",
     "kafka_batches",
     "kafka_deep",
     "kafka_records",

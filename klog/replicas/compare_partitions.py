@@ -15,7 +15,7 @@ from klog.formats.checkpoints import EpochEntry
 from klog.formats.constants import INT64_MAX
 from klog.formats.errors import MissingInputError
 from klog.formats.names import TopicPartition
-from klog.kernel import text
+from klog.kernel import jsontext, text
 from klog.replicas.compare_logs import OffsetRange, RangeState, compare
 from klog.replicas.discover import discover, nothing_found
 from klog.replicas.kept_replica import KeptReplica, kept_replica
@@ -224,6 +224,8 @@ def _record(side: ReplicaBatches) -> Record:
     """The current record, with the fields of `klog dump-segment -o jsonl`."""
     out = bytearray(1 << 10)
     at = side.at
-    end = text.jsonl_records(side.table, side.records, at, at + 1, side.payload, _START, text.AUTO, out, 0)
+    end = jsontext.jsonl_records(
+        side.table, side.records, at, at + 1, side.payload, _START, text.AUTO, out, 0
+    )
     values: Record = json.loads(out[:end])
     return values

@@ -15,7 +15,7 @@ from klog.commands.shared.records.output_buffer import TEXT_MODES, OutputBuffer
 from klog.commands.shared.records.plan import BytesMode
 from klog.commands.shared.records.template import LineStyle, Row, Template
 from klog.formats.names import TopicPartition
-from klog.kernel import text
+from klog.kernel import jsontext
 from klog.kernel.columns import BatchTable
 
 _PIECE_RECORDS: Final = 1 << 13
@@ -87,7 +87,7 @@ class JsonLines:
         buffer = self._buffer
         for first in range(0, count, _PIECE_RECORDS):
             last = min(first + _PIECE_RECORDS, count)
-            buffer.used = text.jsonl_records(
+            buffer.used = jsontext.jsonl_records(
                 batches, run.records, first, last, run.payload, prefix, self._mode, buffer.data, buffer.used
             )
             buffer.flush_if_full()

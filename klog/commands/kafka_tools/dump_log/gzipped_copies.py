@@ -6,8 +6,6 @@ A gzipped copy does not say how large its plain bytes are, and seeking back in i
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from contextlib import closing
 from typing import BinaryIO
 
@@ -51,6 +49,9 @@ def open_for_seeking(path: str) -> BinaryIO:
 
 
 def _plain_copy(file: BinaryIO, path: str) -> BinaryIO:
+    import shutil
+    import tempfile
+
     plain: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115 (the caller closes it)
     try:
         shutil.copyfileobj(file, plain, _COPY_BYTES)

@@ -21,7 +21,7 @@ from klog.formats.checksums import Bytes
 from klog.formats.compression import decompress
 from klog.formats.constants import CODEC_MASK
 from klog.formats.errors import CorruptRecordError, KlogError
-from klog.kernel import kernel, text
+from klog.kernel import jsontext, kernel
 from klog.kernel.columns import BatchTable, RecordTable
 from klog.storage.files.files import open_for_reading
 from klog.storage.reading.reader import SegmentReader
@@ -69,7 +69,7 @@ def _records(
     for payload in selected_runs(reader, plan.selection):
         for first, last in _pieces(reader.records, payload):
             stop = last if limit is None else min(last, first + limit - shown)
-            buffer.used = text.jsonl_records(
+            buffer.used = jsontext.jsonl_records(
                 reader.batches, reader.records, first, stop, payload, prefix, mode, buffer.data, buffer.used
             )
             buffer.flush_if_full()
@@ -101,7 +101,9 @@ def _batches(
         _find_base_offsets(plan, file, reader.batches, data, problems)
         for first, last in _selected_batches(plan.selection, reader, data):
             stop = last if limit is None else min(last, first + limit - shown)
-            buffer.used = text.jsonl_batches(reader.batches, first, stop, prefix, buffer.data, buffer.used)
+            buffer.used = jsontext.jsonl_batches(
+                reader.batches, first, stop, prefix, buffer.data, buffer.used
+            )
             shown += stop - first
             if shown == limit:
                 return shown
