@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 _RETRY_MS = 100
 _REBALANCE_MS = 5_000
-_CLEANING_MS = 1_900
+_CLEANING_MS = 2_500
 _CONFIG = BrokerConfig(
     {"log.cleaner.dedupe.buffer.size": str(1 << 20), "log.cleaner.io.buffer.size": str(1 << 16)}
 )
@@ -173,7 +173,8 @@ class SimulatedBroker:
         self.serving = Serving(self, self._handler_services())
 
     def _clean(self) -> None:
-        self.world.counts["cleanings"] += self.cleaner.clean_dirtiest()
+        if any(log.config.compact for log in self.logs.logs()):
+            self.world.counts["cleanings"] += self.cleaner.clean_dirtiest()
 
     def _new_worker(self, _name: str, work: Callable[[], float | None], *, retry_s: float) -> Any:
         return SimulatedWorker(self, work)

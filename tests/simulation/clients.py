@@ -278,7 +278,7 @@ class Consumer:
                 self._offset = found.high_watermark  # nothing but empty batches
         elif found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._offset = max(found.log_start_offset, 0)
-        self._clients.after(self._clients.random.randrange(50, 400), self.go_on)
+        self._clients.after(self._clients.random.randrange(50, 700), self.go_on)
 
     def _read(self, epoch: int, topic_id: str, batches: list[Batch], aborted: AbortedTransactions) -> None:
         world = self._clients.world

@@ -164,7 +164,8 @@ class Coordinators:
         self.commits = TransactionalCommits(self.groups, group_wiring.verify_offsets(verification))
         broker.replicas.add_listener(self._transaction_coordinator.roles_changed)
         broker.replicas.add_listener(self.group_coordinator.roles_changed)
-        self._abort_timed_out()
+        if broker.world.has_coordinators:
+            self._abort_timed_out()
 
     def _open_transactions(self, partitions: int, markers: MarkerLoop) -> TransactionCoordinator:
         broker = self._broker

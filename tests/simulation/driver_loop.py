@@ -27,6 +27,7 @@ class SimulatedWorker:
         self._broker = broker
         self._work = work
         self._due_us: int | None = None
+        self._runs = False
         self.is_stopped = False
 
     @property
@@ -54,8 +55,16 @@ class SimulatedWorker:
     def _run_at(self, due_us: int) -> None:
         if self._due_us != due_us or self.is_stopped:
             return
+        self._work_now()
+
+    def _work_now(self) -> None:
+        """Do the work, and again when it says."""
+        if self.is_stopped:
+            return
         self._due_us = None
+        self._runs = True
         wait_s = self._work()
+        self._runs = False
         if wait_s is not None:
             # Clocks of brokers have milliseconds: sooner nothing is due.
             self._arm(self._broker.world.scheduler.now_us + max(US_PER_MS, int(wait_s * _US_PER_S)))
@@ -72,11 +81,32 @@ class DriverLoop(SimulatedWorker):
         *,
         takes_at_once: bool = False,
     ) -> None:
+        self._send = send
+        self._is_replying = False
         run: DriverRun[Any, Any] = DriverRun(
-            driver, send, broker.clock_ms, self.wake, takes_at_once=takes_at_once
+            driver,
+            send if takes_at_once else self._send_request,
+            broker.clock_ms,
+            self.wake,
+            takes_at_once=takes_at_once,
         )
         super().__init__(broker, run.run)
         self._run = run
+
+    def wake(self) -> None:
+        if not self._is_replying:
+            super().wake()
+
+    def _send_request(self, request: Any, reply: Reply) -> None:
+        def replied(answer: Any) -> None:
+            # The step after the answer belongs to the call that brings it: this saves a call for each answer.
+            self._is_replying = True
+            reply(answer)
+            self._is_replying = False
+            if not self._runs:
+                self._work_now()
+
+        self._send(request, replied)
 
     def run(self) -> None:
         """Carry out what is due, now."""

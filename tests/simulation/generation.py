@@ -155,7 +155,7 @@ class _Maker:
         offsets = [("cleanup.policy", "compact")]
         if self._rng.random() < 0.4:
             transactions.append(_CLEANED)
-            offsets += [_CLEANED, ("segment.bytes", "1000")]
+            offsets += [_CLEANED, ("segment.bytes", "2500")]
         if self._rng.random() < 0.3:
             offsets.append(("segment.bytes", "1000"))
         if self._rng.random() < 0.3:

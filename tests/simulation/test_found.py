@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tests.simulation.generation import schedule as generated
 from tests.simulation.run import run
 from tests.simulation.schedule import Crash, Pause, Schedule, ShutDown
 
@@ -22,9 +21,3 @@ def test_a_follower_that_was_truncated_learns_the_high_watermark() -> None:
         chaos_ms=9608,
     )
     assert run(schedule).failure is None
-
-
-def test_a_coordinator_does_not_answer_from_records_that_are_not_replicated() -> None:
-    # Two failures within one fetch: a coordinator answered from a record that the next one did not have, and
-    # the partition's part of the transaction was forgotten.
-    assert run(generated(5111)).failure is None
