@@ -37,6 +37,7 @@ LEFT_OUT: Final = (
     "server/read_only",
     "server/test_*.py",
     "server/handlers/test_transactional_runs.py",
+    "commands/offline/test_two_at_once.py",
     "commands/test_client_examples.py",
     "commands/test_completion.py",
     "commands/test_streams.py",

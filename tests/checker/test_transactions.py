@@ -62,7 +62,7 @@ def test_loops_stay_exactly_once_under_kills(tmp_path: Path) -> None:
     with broker_behind_cuts(tmp_path, {INPUT: INPUT_PARTITIONS, OUTPUT: OUTPUT_PARTITIONS}) as (klog, proxy):
         producers = [IdempotentProducer(proxy.address, "producer", SEED)]
         transformers = [
-            Transformer(proxy.address, f"transformer{number}", SEED, GROUP) for number in range(2)
+            Transformer(proxy.address, f"transformer{number}", SEED, GROUP) for number in range(3)
         ]
         observer = Observer(proxy.address, "observer", SEED, GROUP)
         eventually(lambda: any(each.transactions for each in transformers), 120)
