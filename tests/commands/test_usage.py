@@ -32,6 +32,8 @@ def klog(capfd, monkeypatch) -> Run:
         (["topics", "delete"], "topics delete: missing TOPIC"),
         (["configs"], "configs: missing COMMAND"),
         (["configs", "alter", "--topic", "x"], "configs alter: missing --set, --delete"),
+        (["export", "here", "-o"], "export: -o needs a value (usage: klog export [OPTIONS] --output DIR"),
+        (["produce", "t", "--key"], "produce: --key needs a value"),
     ],
 )
 def test_a_command_without_required_arguments_says_in_one_line_what_is_missing(

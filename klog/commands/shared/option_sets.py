@@ -164,7 +164,13 @@ def taking_optional_values(defaults: Mapping[str, str]) -> type[TyperCommand]:
 
     class WithOptionalValues(TyperCommand):
         def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 (click's own signature)
-            return super().parse_args(ctx, list(with_values(args, defaults)))
+            try:
+                return super().parse_args(ctx, list(with_values(args, defaults)))
+            except Exception as error:
+                # An option without its value is an error without the command, whose usage is then not said.
+                if getattr(error, "ctx", ctx) is None:
+                    error.ctx = ctx  # type: ignore[attr-defined]
+                raise
 
     return WithOptionalValues
 

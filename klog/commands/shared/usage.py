@@ -53,6 +53,8 @@ def _described(error: Any, context: Any) -> tuple[str, str | None]:  # noqa: ANN
     if kind == "BadParameter":
         text = error.message if error.param is None else error.format_message()
         return text.rstrip("."), _near_choice(error.message)
+    if kind == "BadOptionUsage":
+        return f"{error.option_name} needs a value", None
     if found := _EXTRA.match(error.message):
         pair = "=" in found["given"] and any("--set" in one.opts for one in command.params)
         meant = f"did you mean --set {found['given']}?" if pair else None
