@@ -10,9 +10,11 @@ import pytest
 from tests.corpora import REPOSITORY
 
 WIDEST = 120
-FIRST_PAGES = [
-    REPOSITORY / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "benchmarks/README.md")
-]
+PAGES = sorted(
+    path
+    for below in ("*.md", "docs/*.md", "benchmarks/*.md", "fixtures/*.md", "klog/*/README.md")
+    for path in REPOSITORY.glob(below)
+)
 PACKAGES = sorted(path.parent for path in (REPOSITORY / "klog").glob("*/__init__.py"))
 
 
@@ -32,7 +34,7 @@ def test_the_first_pages_that_people_read_are_short(page: str, most: int) -> Non
 def test_no_line_of_prose_is_too_wide() -> None:
     wide = [
         f"{page.relative_to(REPOSITORY)}: {line}"
-        for page in [*FIRST_PAGES, *(package / "README.md" for package in PACKAGES)]
+        for page in PAGES
         for line in _prose(page)
         if len(line) > WIDEST
     ]
