@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -139,6 +140,40 @@ def test_only_what_is_missing_or_broken_is_rebuilt(tmp_path: Path) -> None:
     assert rebuilt == ["00000000000000000000.index"]
     after = contents(directory)
     assert [name for name in after if after[name] != before[name]] == rebuilt
+
+
+@pytest.mark.parametrize("missing", [".index", ".timeindex", ".txnindex"])
+def test_a_broken_index_is_rebuilt_whichever_other_one_is_missing(missing: str, tmp_path: Path) -> None:
+    aborts = next(
+        path
+        for partition in Corpus("k39-txn").log_dir().partitions()
+        for path in partition.files(".txnindex")
+        if path.stat().st_size
+    )
+    directory = tmp_path / "t-0"
+    shutil.copytree(aborts.parent, directory)
+    base = aborts.stem
+    reports(directory, replace(OPTIONS, force=True))
+    whole = contents(directory)
+    (directory / f"{base}{missing}").unlink()
+    broken = {f"{base}{suffix}" for suffix in INDEXES if suffix != missing}
+    for name in broken:
+        (directory / name).write_bytes(b"\xff" * 70)
+    found = {os.path.basename(report.path): report for report in reports(directory, OPTIONS)}
+    assert {found[name].status for name in broken} == {IndexStatus.BROKEN}
+    assert found[f"{base}{missing}"].status is IndexStatus.MISSING
+    assert contents(directory) == whole
+
+
+def test_a_broken_transaction_index_is_rebuilt_where_both_others_are_missing(tmp_path: Path) -> None:
+    directory = copied(Corpus("corrupt-k39").log_dir().partition("c-b.intact-0"), tmp_path)
+    index = directory / "00000000000000000000.txnindex"
+    index.write_bytes(b"\xff" * 70)
+    for suffix in (".index", ".timeindex"):
+        index.with_suffix(suffix).unlink()
+    found = {os.path.basename(report.path): report for report in reports(directory, OPTIONS)}
+    assert (found[index.name].status, found[index.name].rebuilt) == (IndexStatus.BROKEN, True)
+    assert index.read_bytes() == b""
 
 
 def test_force_rebuilds_valid_ones_too(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from klog.storage.files.files import (
     storage_error,
     write_atomically,
 )
-from klog.storage.files.partition_files import PartitionFiles, list_partition
+from klog.storage.files.partition_files import INDEX_KINDS, PartitionFiles, list_partition
 from klog.storage.files.quarantine import is_unfinished
 from klog.storage.indexes.index_check import IndexProblem, check_indexes
 from klog.storage.indexes.index_file import read_index
@@ -174,12 +174,13 @@ def rebuild_segment(task: SegmentTask, options: RebuildOptions) -> SegmentReport
     files = list_partition(task.directory)
     base = task.base_offset
     log = files.file(FileKind.LOG, base)
+    has_indexes = any(files.has(kind, base) for kind in INDEX_KINDS)
+    if options.force or not (options.check or has_indexes):
+        return _repair(task, files, options, {})
     old = {
         kind: read_index(files.file(kind, base), kind, sorted_only=True) if files.has(kind, base) else None
         for kind in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX)
     }
-    if options.force or (not options.check and None in old.values()):
-        return _repair(task, files, options, {kind: _missing(files, kind, base) for kind in old})
     with open_for_reading(log) as file:
         found = check_indexes(
             file, base, old[FileKind.OFFSET_INDEX], old[FileKind.TIME_INDEX], active=task.active
