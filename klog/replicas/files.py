@@ -96,7 +96,7 @@ def list_directory(path: str) -> list[Entry]:
     for entry in local.list_directory(directory):
         is_directory = local.is_directory(entry)
         is_file = local.is_regular_file(entry)
-        if not is_directory and not is_file and not _is_broken_link(entry):
+        if not is_directory and not is_file and not local.is_broken_link(entry.path):
             continue
         try:
             size_bytes = entry.stat().st_size if is_file else 0
@@ -104,10 +104,6 @@ def list_directory(path: str) -> list[Entry]:
             continue  # a broker removed it meanwhile
         found.append(Entry(entry.name, os.path.join(directory, entry.name), is_directory, size_bytes))
     return found
-
-
-def _is_broken_link(entry: os.DirEntry[str]) -> bool:
-    return entry.is_symlink() and not os.path.exists(entry.path)
 
 
 def entry_of(path: str) -> Entry | None:

@@ -65,6 +65,10 @@ def _write(name: str, text: str) -> Damage:
     return lambda directory: (directory / name).write_text(text)
 
 
+def _link(name: str, target: str) -> Damage:
+    return lambda directory: (directory / name).symlink_to(target)
+
+
 @pytest.mark.parametrize(
     ("damage", "what", "kafka"),
     [
@@ -74,6 +78,8 @@ def _write(name: str, text: str) -> Damage:
         (_write("meta.properties", "version=1\n"), "", "refuses to start"),
         (_write("b-0/leader-epoch-checkpoint", "0\n2\n3 0\n2 5\n"), "does not ascend", "drops"),
         (_write("b-0/leader-epoch-checkpoint", "zero\n"), "", "offline"),
+        (_link("b-0/00000000000000000100.log", "nowhere"), "broken link", "without them"),
+        (_link("b-0/00000000000000000100.log", "00000000000000000100.log"), "broken link", "without them"),
         (_write("b-0/partition.metadata", "version: x\n"), "", "offline"),
     ],
 )
@@ -96,8 +102,7 @@ def test_each_damage_of_a_log_directory_is_reported(
         _write("b-0/leader-epoch-checkpoint", "0\n1\n0 12\n"),  # as it is after delete-records
         lambda d: (d / "b-0/00000000000000000100.log").mkdir(),
         lambda d: os.mkfifo(d / "b-0/00000000000000000100.log"),
-        lambda d: (d / "b-0/00000000000000000100.log").symlink_to("nowhere"),
-        lambda d: (d / "b-0/00000000000000000100.log").symlink_to("00000000000000000100.log"),
+        lambda d: (d / "b-0/lost").symlink_to("nowhere"),
         lambda d: (d / f"b-1.{'0' * 32}-delete").mkdir(),
     ],
 )

@@ -172,6 +172,11 @@ def is_regular_file(entry: os.DirEntry[str]) -> bool:
         return False
 
 
+def is_broken_link(path: str) -> bool:
+    """Whether a symbolic link has no file or directory at its end."""
+    return os.path.islink(path) and not os.path.exists(path)
+
+
 @contextlib.contextmanager
 def atomic_output(path: str | os.PathLike[str], *, sync: bool = True) -> Iterator[BinaryIO]:
     """A new file that replaces `path` if the block succeeds, and is removed if it fails.

@@ -13,7 +13,7 @@ from typing import Final
 from klog.formats import partition_metadata
 from klog.formats.errors import FormatError, KlogError
 from klog.formats.names import CONVERSION_FILE, FileKind, FileName, FileState
-from klog.storage.files.files import GZIP_SUFFIX, read_small
+from klog.storage.files.files import GZIP_SUFFIX, is_broken_link, read_small
 from klog.storage.files.partition_files import PartitionFiles, list_partition
 from klog.storage.reading.producer_state import ProducerEntry, ProducerState, producers_in
 from klog.storage.repair.epoch_check import ascending, epoch_problems
@@ -110,8 +110,15 @@ def _unknown_files(files: PartitionFiles) -> list[Problem]:
         else:
             problems.append(note(files.named(name), "has no name of Kafka's", "ignores it"))
     problems += [note(files.named(name), "is a directory", "ignores it") for name in files.directories]
-    problems += [note(files.named(name), "is no regular file", "ignores it") for name in files.irregular]
-    return problems
+    return problems + [_irregular(files.named(name)) for name in files.irregular]
+
+
+def _irregular(path: str) -> Problem:
+    if path.endswith(f".{FileKind.LOG}") and is_broken_link(path):
+        what = "is a broken link, so the records of this segment cannot be read"
+        cure = "bring back what the link names, or remove the link"
+        return Problem(path, what, "serves the log without them", cure)
+    return note(path, "is no regular file", "ignores it")
 
 
 def _cure_of(name: FileName) -> str:

@@ -65,7 +65,7 @@ def test_a_broken_link_is_an_unreadable_segment(klog: Run, tmp_path: Path) -> No
     done = klog("diff", LOGS[0] / "ep-0", tmp_path / "ep-0")
     assert done.code == 1
     assert f"B is damaged: {log} (from offset 76 on): cannot be opened: No such file or directory" in done.err
-    exported = klog("export", "-q", "-f", "jsonl", "-o", tmp_path / "out", tmp_path / "ep-0")
+    exported = klog("export", "-f", "jsonl", "-o", tmp_path / "out", tmp_path / "ep-0")
     assert exported.code == 1
     assert f"{log}: cannot be opened: No such file or directory" in exported.err
 
