@@ -77,9 +77,8 @@ def answered(programs: Programs, port: int, load: Load, frame: bytes, expected: 
     """How many requests the client counts, of 1000 that it sends at most."""
     frames = programs.scratch / "frames"
     frames.write_bytes(frame)
-    command = programs.client_command(
-        port, load, Prepared(frames, expected, 0), seconds=60, requests_most=1000
-    )
+    ready = Prepared(frames, expected, 0, port)
+    command = programs.client_command(load, ready, seconds=60, requests_most=1000)
     return programs.run(command)["requests"]
 
 
