@@ -144,7 +144,10 @@ class BrokerChanges:
         return broker_id in self._context.assignment(partition).replicas
 
     def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> set[TopicPartition] | ErrorCode:
-        """Moves leadership off a broker that wants to stop. Returns the partitions that it still leads."""
+        """Moves leadership off a broker that wants to stop. Returns the partitions that it still leads.
+
+        Returns none if all brokers stop: nobody is left who might take over, so the broker need not wait.
+        """
         known = self._context.brokers.get(broker_id)
         if known is None:
             return ErrorCode.BROKER_NOT_AVAILABLE
@@ -164,4 +167,8 @@ class BrokerChanges:
         self._state_machines.replicas.move(
             [Replica(each, broker_id) for each in followed], ReplicaState.OFFLINE
         )
-        return {each for each in replicated if self._context.leader(each) == broker_id}
+        remaining = {each for each in replicated if self._context.leader(each) == broker_id}
+        if remaining and not any(map(self._context.is_alive, self._context.brokers)):
+            _log.info("all brokers stop: broker %d stops with %d partitions", broker_id, len(remaining))
+            return set()
+        return remaining

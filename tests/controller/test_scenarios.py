@@ -499,6 +499,15 @@ def test_a_controlled_shutdown_returns_the_partitions_that_it_could_not_move(wor
     assert ask(world, ControlledShutdown, 9, 0) is ErrorCode.BROKER_NOT_AVAILABLE
 
 
+def test_brokers_that_all_stop_do_not_wait_for_each_other(world: SimulatedCluster) -> None:
+    with_topic(world, [1, 2], [2, 0])
+    assert ask(world, ControlledShutdown, 2, world.brokers[2].epoch) == set()
+    assert ask(world, ControlledShutdown, 1, world.brokers[1].epoch) == {T0}
+    assert ask(world, ControlledShutdown, 0, world.brokers[0].epoch) == set()
+    assert ask(world, ControlledShutdown, 1, world.brokers[1].epoch) == set()
+    assert (world.state("t", 0).leader, world.state("t", 1).leader) == (1, 0)
+
+
 def test_a_failed_directory_takes_its_replicas_offline(world: SimulatedCluster) -> None:
     with_topic(world, [1, 2], [1, 2])
     world.brokers[1].fail_dir([T0])

@@ -47,9 +47,24 @@ def answer(error: ErrorCode = ErrorCode.NONE, remaining: int = 0) -> Entity:
     )
 
 
-def handed_over(channel: Channel, *, attempts: int = 3, is_over: bool = False, backoff_ms: int = 0) -> bool:
+def handed_over(
+    channel: Channel,
+    *,
+    attempts: int = 3,
+    is_over: bool = False,
+    backoff_ms: int = 0,
+    others_leave: int = 0,
+) -> bool:
+    """`others_leave` is the number of brokers that go after the first request."""
     settings = ShutdownSettings(True, attempts, backoff_ms)
-    return hand_over(settings, channel.send, 7, lambda: 40 + len(channel.sent), lambda: is_over)
+    return hand_over(
+        settings,
+        channel.send,
+        7,
+        lambda: 40 + len(channel.sent),
+        lambda: frozenset(range(others_leave, 9) if channel.sent else range(9)),
+        lambda: is_over,
+    )
 
 
 def test_a_broker_that_leads_nothing_any_more_may_stop() -> None:
@@ -94,3 +109,10 @@ def test_an_urgent_stop_waits_neither_for_an_answer_nor_between_attempts(first: 
     channel = Channel([first])
     assert not handed_over(channel, is_over=True, backoff_ms=600_000)
     assert len(channel.sent) == 1
+
+
+def test_the_controller_is_asked_again_when_other_brokers_go() -> None:
+    """Brokers that stop together would wait for each other. This takes none of the attempts."""
+    channel = Channel([answer(remaining=1), answer()])
+    assert handed_over(channel, attempts=2, backoff_ms=600_000, others_leave=1)
+    assert len(channel.sent) == 2

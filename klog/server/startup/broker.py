@@ -11,7 +11,7 @@ import logging
 import secrets
 import ssl
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Final
@@ -191,13 +191,17 @@ class Broker:
     def _hand_over(self, is_urgent: Callable[[], bool]) -> None:
         settings, broker_id = ShutdownSettings.of(self.live.broker()), self.identity.broker_id
 
+        def brokers() -> Set[int]:
+            return self.cache.snapshot.brokers.keys()
+
         def is_over() -> bool:
-            is_alone = self.cache.snapshot.brokers.keys() <= {broker_id}
-            return is_urgent() or is_alone or self._registration.is_cut_off
+            return is_urgent() or brokers() <= {broker_id} or self._registration.is_cut_off
 
         if settings.is_enabled and not is_over():
             self._on_state(BrokerState.PENDING_CONTROLLED_SHUTDOWN)
-            hand_over(settings, self.to_controller.send, broker_id, lambda: self.broker_epoch, is_over)
+            hand_over(
+                settings, self.to_controller.send, broker_id, lambda: self.broker_epoch, brokers, is_over
+            )
 
     # -- opening ---------------------------------------------------------------------------------------------
 

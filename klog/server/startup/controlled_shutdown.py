@@ -2,7 +2,8 @@
 
 Rules: Kafka's `KafkaServer.controlledShutdown` and its configs `controlled.shutdown.*`. A broker that is
 alone has nobody to hand over to. If there is no controller, Kafka sleeps between its attempts; klog looks for
-one during that time.
+one during that time. Kafka's brokers that stop together wait for each other; klog asks again when another one
+has gone, and its controller lets the last ones stop (`BrokerChanges.controlled_shutdown`).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -59,27 +60,32 @@ def hand_over(
     send: Send,
     broker_id: int,
     broker_epoch: Callable[[], int],
+    brokers: Callable[[], Set[int]],
     is_over: Callable[[], bool],
 ) -> bool:
     """Have all leaderships moved that others can take over. Returns whether that succeeded.
 
-    `is_over` ends the waiting when it becomes true: nobody is left to take over, or the stop is urgent.
+    `brokers` are those that are alive. `is_over` ends the waiting when it becomes true: nobody is left to
+    take over, or the stop is urgent.
     """
-    request = ControlledShutdownRequest
-    for attempt in range(1, settings.attempts + 1):
-        end_s = time.monotonic() + settings.backoff_ms / 1000
-        failure = _attempt(
-            send, lambda _: request(broker_id=broker_id, broker_epoch=broker_epoch()), end_s, is_over
-        )
+
+    def build(_: int) -> Entity:
+        return ControlledShutdownRequest(broker_id=broker_id, broker_epoch=broker_epoch())
+
+    left, end_s = settings.attempts, 0.0
+    while left:
+        if time.monotonic() >= end_s:
+            left, end_s = left - 1, time.monotonic() + settings.backoff_ms / 1000
+        known = brokers()
+        failure = _attempt(send, build, end_s, is_over)
         if failure is None:
-            _log.info("other brokers have taken over what this broker led")
+            _log.info("the controller lets this broker stop: others lead what they can take over")
             return True
         if is_over():
             break
-        left = settings.attempts - attempt
         _log.warning("the controlled shutdown failed, %d attempts are left: %s", left, failure)
         if left:
-            _wait(end_s, is_over)
+            _wait_for_change(known, brokers, end_s, is_over)
     _log.warning("the broker stops without handing over all that it leads")
     return False
 
@@ -117,6 +123,13 @@ def _ask(send: Send, build: Build, end_s: float, is_over: Callable[[], bool]) ->
         if is_over():
             return KlogError("the controller has not answered yet")
     return answers[0]
+
+
+def _wait_for_change(
+    known: Set[int], brokers: Callable[[], Set[int]], end_s: float, is_over: Callable[[], bool]
+) -> None:
+    """Wait until brokers come or go. Then the attempt is repeated, since others may take over now."""
+    _wait(end_s, lambda: is_over() or brokers() != known)
 
 
 def _wait(until_s: float, is_over: Callable[[], bool]) -> None:
