@@ -7,8 +7,9 @@ still runs; that one goes on until it is fenced.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from klog.coordinator.groups.coordinator import CONSUMER_OFFSETS
 from klog.coordinator.groups.transactional_offsets import TransactionalCommit
@@ -255,10 +256,18 @@ class TransactionalProducer:
             # Each request is decoded to values of its own: the coordinator tells them apart by identity.
             commits = {COMMITTED_TOPIC: CommittedOffset(value, NO_LEADER_EPOCH, "", 0)}
             asked = TransactionalCommit(self._group, Identity(), self._id, opened.producer, commits)
-            number = self._committed_offset().arrives(value, -1, attempt)
-            broker.coordinators.commits.commit(
-                asked, lambda errors: answer((errors[COMMITTED_TOPIC], number))
-            )
+            offsets = self._committed_offset()
+            number = offsets.arrives(value, -1, attempt)
+
+            def answered(errors: Mapping[Any, ErrorCode]) -> None:
+                error = errors[COMMITTED_TOPIC]
+                if error is ErrorCode.NONE and attempt.outcome is not None:
+                    # It was given up, and its verification took longer than the transaction. It counts for
+                    # the next one: in one producer epoch nobody can tell (KIP-890, part 1; part 2 can).
+                    offsets.arrives(value, -1)
+                answer((error, number))
+
+            broker.coordinators.commits.commit(asked, answered)
 
         for _ in range(self._random.choice(_PRODUCE_TRIES)):
             answered = yield Ask(self._offsets_key, handle, True, self._random.choice(_TIMEOUTS_MS))
