@@ -61,7 +61,7 @@ def test_the_broker_block_works_pasted_as_it_is(tmp_path: Path, late: bool) -> N
     assert all(places), lines
     assert {place[3] for place in places if place} == {f"user{number}" for number in range(1, 6)}
     assert len({place[1] for place in places if place}) > 1, "the topic has several partitions"
-    assert ("waiting up to 10 s" in said) or not late
+    assert ("waiting up to 4 s" in said) or not late
 
 
 def test_every_shell_block_of_the_readme_is_run_here_or_by_ci() -> None:
