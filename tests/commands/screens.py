@@ -10,6 +10,7 @@ import struct
 import subprocess
 import sys
 import termios
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,10 +19,14 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class Screen(NamedTuple):
-    """What a terminal received: the raw text, and its lines without colours."""
+    """What a terminal received: the raw text, and its lines without colours.
+
+    `is_restored` says whether the terminal has the modes that it had before.
+    """
 
     code: int
     raw: str
+    is_restored: bool = True
 
     @property
     def lines(self) -> list[str]:
@@ -34,9 +39,19 @@ class Screen(NamedTuple):
         return "\n".join(self.lines)
 
 
-def on_screen(*arguments: object, columns: int = 80, keys: bytes = b"", **environment: str) -> Screen:
-    """Run a command whose three streams are a terminal; `keys` are typed at its start."""
+def on_screen(
+    *arguments: object,
+    columns: int = 80,
+    keys: bytes = b"",
+    steps: Sequence[tuple[str, bytes]] = (),
+    **environment: str,
+) -> Screen:
+    """Run a command whose three streams are a terminal; `keys` are typed at its start.
+
+    In `steps` are texts, and the keys that are typed when the text is seen, after what was seen before.
+    """
     ours, theirs = pty.openpty()
+    modes = termios.tcgetattr(ours)
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
     hidden = {"NO_COLOR", "COLUMNS", "LINES"}
     env = {name: value for name, value in os.environ.items() if name not in hidden}
@@ -52,11 +67,18 @@ def on_screen(*arguments: object, columns: int = 80, keys: bytes = b"", **enviro
     os.close(theirs)
     if keys:
         os.write(ours, keys)
-    pieces = []
+    received, seen = b"", 0
+    left = list(steps)
     while piece := _read(ours):
-        pieces.append(piece)
+        received += piece
+        while left and (at := received.find(left[0][0].encode(), seen)) >= 0:
+            seen = at + len(left[0][0].encode())
+            os.write(ours, left.pop(0)[1])
+    code = process.wait()
+    is_restored = termios.tcgetattr(ours) == modes
     os.close(ours)
-    return Screen(process.wait(), b"".join(pieces).decode("utf-8", "replace"))
+    assert not left, f"never seen: {left[0][0]!r}"
+    return Screen(code, received.decode("utf-8", "replace"), is_restored)
 
 
 def _text(argument: object) -> str | Path:

@@ -43,7 +43,7 @@ def show_table(rows: Sequence[Row], *, aside: str = "", stream: TextIO | None = 
     if columns is not None:
         texts = [[visible(text) for text in row] for row in texts]
     right = [all(isinstance(row[name], int) for row in rows) for name in names]
-    titles = [_WORD_START.sub("-", name).upper() for name in names]
+    titles = [title_of(name) for name in names]
     widths = [max(map(len, column)) for column in zip(titles, *texts, strict=True)]
     if columns is not None:
         widths = _limited(widths, right, columns)
@@ -53,6 +53,11 @@ def show_table(rows: Sequence[Row], *, aside: str = "", stream: TextIO | None = 
         typer.echo(line if columns is None or len(line) <= columns else hanging(line, columns), file=out)
         if columns is not None and aside and row.get(aside):
             print_line(f"{INDENT}{aside} {_text(row[aside])}", stream=out)
+
+
+def title_of(name: str) -> str:
+    """The title of a column: LOG-END-OFFSET for `logEndOffset`."""
+    return _WORD_START.sub("-", name).upper()
 
 
 def _limited(widths: Sequence[int], right: Sequence[bool], columns: int) -> list[int]:

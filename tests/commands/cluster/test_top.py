@@ -6,8 +6,10 @@ import json
 
 import pytest
 
+from klog.commands.cluster.top_view import KEYS
 from tests.commands.clusters import KINDS
 from tests.commands.running import Run
+from tests.commands.screens import on_screen
 
 pytestmark = pytest.mark.parametrize("cluster", KINDS, indirect=True)
 
@@ -44,3 +46,25 @@ def test_people_see_health_topics_and_groups(klog: Run, topic: str) -> None:
 def test_what_it_cannot_do_is_wrong_usage(klog: Run, options: tuple[str, str]) -> None:
     refused = klog("top", *options)
     assert (refused.code, refused.err.count("\n")) == (2, 1)
+
+
+def test_keys_filter_sort_open_and_go_back(klog: Run, topic: str, cluster: str) -> None:
+    for name in (topic, f"{topic}-other"):
+        assert klog("produce", name, "x").code == 0
+    steps = [
+        ("q quit", b"/OTHER\n"),
+        ("topics, with 'OTHER'", b"s"),
+        ("topics, sorted by TOPIC, with 'OTHER'", b"\n"),
+        ("PARTITION  LEADER", b""),
+        (f"topic {topic}-other, Esc: back", b"\x1b"),
+        ("topics, sorted by TOPIC, with 'OTHER'", b"b"),
+        ("ADDRESS", b"\n"),
+        ("broker ", b"q"),
+    ]
+    screen = on_screen("top", "--interval", 600, "--bootstrap-server", cluster, steps=steps, columns=120)
+    assert screen.code == 0, screen.text
+    assert screen.is_restored
+    assert KEYS in screen.lines
+    filtered = screen.text.split("with 'OTHER'")[0].rpartition("TOPIC ")[2]
+    assert f"> {topic}-other " in filtered
+    assert f"{topic} " not in filtered
