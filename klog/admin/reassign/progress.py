@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
+from klog.admin.configs import ConfigEntity, EntityType, describe
+from klog.admin.reassign.throttles import FOLLOWER_RATE, LOG_DIR_RATE, BrokerRate, rates_of
 from klog.admin.requests.log_dirs import LogDir, describe_log_dirs
 from klog.admin.requests.reassignments import RunningReassignment, list_reassignments
 from klog.client.asking import broker_ids
 from klog.client.cluster import Cluster
+from klog.client.errors import RefusedError
 from klog.formats.errors import KlogError
 from klog.formats.names import TopicPartition
 from klog.protocol.errors import ChannelError
@@ -36,7 +39,8 @@ class Copy:
     """A replica that is being built, and how far it is.
 
     `offset_lag` is None until the broker has the replica. `rate_bytes_per_s` and `left_s` are None until two
-    measurements have shown a rate. `is_reachable` says whether its broker answers.
+    measurements have shown a rate. `is_reachable` says whether its broker answers, `is_throttled` whether it
+    stands still and has a throttle.
     """
 
     key: CopyKey
@@ -45,6 +49,7 @@ class Copy:
     offset_lag: int | None
     is_reachable: bool = True
     rate_bytes_per_s: float | None = None
+    is_throttled: bool = False
 
     @property
     def left_bytes(self) -> int:
@@ -92,8 +97,10 @@ class Meter:
         brokers = {broker for each in running for broker in each.adding} | set(broker_ids(self._cluster))
         dirs = describe_log_dirs(self._cluster, brokers, self._partitions)
         now_s = self._cluster.clock.monotonic_s()
-        copies = tuple(self._with_rate(copy, now_s) for copy in copies_of(running, dirs.dirs, dirs.failures))
-        return Progress(copies, tuple(running), dirs.failures)
+        copies = [self._with_rate(copy, now_s) for copy in copies_of(running, dirs.dirs, dirs.failures)]
+        still = {copy.key.broker_id for copy in copies if copy.is_reachable and copy.rate_bytes_per_s == 0}
+        rates = {broker: self._rates(broker) for broker in still}
+        return Progress(tuple(with_throttle(copy, rates) for copy in copies), tuple(running), dirs.failures)
 
     def measurements(self) -> Iterator[Progress]:
         """The progress each time that it is asked for. Lost connections are opened again.
@@ -110,6 +117,12 @@ class Meter:
             retry.succeeded()
             yield progress
 
+    def _rates(self, broker_id: int) -> Mapping[str, BrokerRate]:
+        try:
+            return rates_of(describe(self._cluster, ConfigEntity(EntityType.BROKERS, str(broker_id))))
+        except RefusedError:
+            return {}  # who may see the moves may not see the configs
+
     def _with_rate(self, copy: Copy, now_s: float) -> Copy:
         seen = self._seen.setdefault(copy.key, deque())
         seen.append((now_s, copy.copied_bytes))
@@ -119,7 +132,15 @@ class Meter:
         if now_s <= first_s:
             return copy
         rate = max(0.0, (copy.copied_bytes - first_bytes) / (now_s - first_s))
-        return Copy(copy.key, copy.copied_bytes, copy.total_bytes, copy.offset_lag, copy.is_reachable, rate)
+        return replace(copy, rate_bytes_per_s=rate)
+
+
+def with_throttle(copy: Copy, rates: Mapping[int, Mapping[str, BrokerRate]]) -> Copy:
+    """The copy, with whether it stands still and one of these rates, by brokers and names, limits it."""
+    name = FOLLOWER_RATE if copy.key.log_dir is None else LOG_DIR_RATE
+    rate = rates.get(copy.key.broker_id, {}).get(name)
+    is_limited = rate is not None and rate.value is not None
+    return replace(copy, is_throttled=is_limited and copy.rate_bytes_per_s == 0)
 
 
 def copies_of(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from klog.admin.reassign.movement import movement_of
 from klog.admin.reassign.moves import Move, batches_of, moves_of
-from klog.admin.reassign.progress import Copy, CopyKey, copies_of
+from klog.admin.reassign.progress import Copy, CopyKey, copies_of, with_throttle
+from klog.admin.reassign.throttles import FOLLOWER_RATE, LOG_DIR_RATE, BrokerRate
 from klog.admin.reassign.values import PartitionAssignment
 from klog.admin.requests.log_dirs import LogDir, Replica, ReplicaInLogDir
 from klog.admin.requests.reassignments import RunningReassignment
@@ -89,3 +92,16 @@ def test_copies_between_brokers_and_between_directories_are_known() -> None:
     assert [copy.left_bytes for copy in found] == [10, 60, 100]
     assert found[0].left_s is None
     assert Copy(CopyKey(T0, 1, None), 90, 100, 5, rate_bytes_per_s=5.0).left_s == 2
+
+
+def test_a_copy_that_stands_still_waits_for_the_throttle_of_its_kind() -> None:
+    rates = {1: {FOLLOWER_RATE: BrokerRate("1000"), LOG_DIR_RATE: BrokerRate(None)}}
+    between_brokers = Copy(CopyKey(T0, 1, None), 90, 100, 5, rate_bytes_per_s=0.0)
+    assert with_throttle(between_brokers, rates) == replace(between_brokers, is_throttled=True)
+    for other in (
+        replace(between_brokers, rate_bytes_per_s=5.0),
+        replace(between_brokers, rate_bytes_per_s=None),
+        replace(between_brokers, key=CopyKey(T0, 1, "/b")),
+        replace(between_brokers, key=CopyKey(T0, 2, None)),
+    ):
+        assert with_throttle(other, rates) == other

@@ -14,6 +14,7 @@ from klog.commands.shared.messages import columns_of, print_note, print_report
 from klog.commands.shared.tables import Row
 
 _LINES: Final = 8
+_WAITS: Final = "waits for the throttle"
 _REPORT_EVERY_S: Final = 30.0
 _MINUTE_S: Final = 60
 _PER_CENT: Final = 100
@@ -47,10 +48,18 @@ def table_row(copy: Copy) -> Row:
         "of": human_bytes(copy.total_bytes),
         "done": _share(copy.copied_bytes, copy.total_bytes),
         "rate": None if rate is None else f"{human_bytes(rate)}/s",
-        "left": duration(copy.left_s),
+        "left": _WAITS if copy.is_throttled else duration(copy.left_s),
         "lag": copy.offset_lag,
         "logDir": copy.key.log_dir,
     }
+
+
+def table_rows(copies: Sequence[Copy]) -> list[Row]:
+    """The copies for people, without the lag if none has a replica whose lag is known."""
+    rows = [table_row(copy) for copy in copies]
+    if any(copy.offset_lag is not None for copy in copies):
+        return rows
+    return [{name: row[name] for name in row if name != "lag"} for row in rows]
 
 
 def summary(copies: Sequence[Copy]) -> str:
@@ -65,8 +74,10 @@ def summary(copies: Sequence[Copy]) -> str:
     rates = [copy.rate_bytes_per_s for copy in copies if copy.rate_bytes_per_s is not None]
     if not rates:
         return text
-    left_s = max(0, total - copied) / sum(rates) if sum(rates) else None
-    left = "time left unknown" if left_s is None else f"{duration(left_s)} left"
+    if sum(rates):
+        left = f"{duration(max(0, total - copied) / sum(rates))} left"
+    else:
+        left = _WAITS if any(copy.is_throttled for copy in copies) else "time left unknown"
     return f"{text}, {human_bytes(sum(rates))}/s, {left}"
 
 
@@ -132,7 +143,8 @@ def _line(copy: Copy, columns: int) -> str:
     """A copy in one line. What does not fit is left out, the time left first."""
     row = table_row(copy)
     line = f"  {row['partition']} to {row['to']}: {row['done']} of {row['of']}"
-    for part in (row["rate"], row["left"] and f"{row['left']} left"):
+    left = row["left"] if copy.is_throttled else row["left"] and f"{row['left']} left"
+    for part in (row["rate"], left):
         if part and len(line) + len(f", {part}") < columns:
             line += f", {part}"
     return line

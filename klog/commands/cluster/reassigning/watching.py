@@ -49,7 +49,7 @@ def watch_reassignments(
         klog reassign watch -o jsonl | jq .secondsLeft
     """
     from klog.admin.reassign.progress import Meter
-    from klog.commands.cluster.reassigning.progress_view import json_row, summary, table_row
+    from klog.commands.cluster.reassigning.progress_view import json_row, summary, table_rows
     from klog.commands.shared.tables import show_json, show_table
 
     on_screen = columns_of(sys.stdout) is not None
@@ -72,7 +72,7 @@ def watch_reassignments(
                 show_json([json_row(copy, time.time_ns() // 1_000_000) for copy in progress.copies])
             elif progress.copies:
                 typer.echo(summary(progress.copies))
-                show_table([table_row(copy) for copy in progress.copies], aside="logDir")
+                show_table(table_rows(progress.copies), aside="logDir")
             else:
                 typer.echo("replicas are being removed")
             sys.stdout.flush()
