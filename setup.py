@@ -12,13 +12,15 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from Cython import __version__ as cython_version
 from Cython.Build import cythonize
 from Cython.Build.Dependencies import DependencyTree
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 KLOG = Path("klog")
-GENERATED = Path("build", "cython")
+# Another Cython makes everything anew: its modules do not share helpers with those of this one.
+GENERATED = Path("build", f"cython-{cython_version}")
 
 # Modules of the broker that are compiled as they stand. If a `.pxd` file stands beside one, it gives the C
 # types of attributes and methods, which makes them cheaper.

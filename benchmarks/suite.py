@@ -96,15 +96,15 @@ def _against_dump_tool(bench: Bench, title: str, file: Path, flags: tuple[str, .
 
 
 def text(bench: Bench) -> str:
-    return _against_dump_tool(bench, "all records as Kafka's text", bench.segment(), DEEP, 10)
+    return _against_dump_tool(bench, "all records as Kafka's text", bench.segment(), DEEP, 12)
 
 
 def text_lz4(bench: Bench) -> str:
-    return _against_dump_tool(bench, "all records as Kafka's text, lz4", bench.segment("lz4"), DEEP, 5)
+    return _against_dump_tool(bench, "all records as Kafka's text, lz4", bench.segment("lz4"), DEEP, 8)
 
 
 def text_zstd(bench: Bench) -> str:
-    return _against_dump_tool(bench, "all records as Kafka's text, zstd", bench.segment("zstd"), DEEP, 5)
+    return _against_dump_tool(bench, "all records as Kafka's text, zstd", bench.segment("zstd"), DEEP, 8)
 
 
 def batches(bench: Bench) -> str:
@@ -112,7 +112,7 @@ def batches(bench: Bench) -> str:
 
 
 def tiny(bench: Bench) -> str:
-    return _against_dump_tool(bench, "a file of four batches", bench.tiny_segment, DEEP, 4)
+    return _against_dump_tool(bench, "a file of four batches", bench.tiny_segment, DEEP, 5)
 
 
 def jsonl(bench: Bench) -> str:
@@ -121,7 +121,7 @@ def jsonl(bench: Bench) -> str:
     contestant = klog("dump-segment", "--format", "jsonl", "--bytes", "base64", str(file))
     ours, peer = in_turns([contestant, kafka_dump(file, *DEEP)], bench.rounds)
     add_wall(bench.rows, "all records", ours, peer)
-    notes = {"klog": ratio_note(ours, peer, 5)}
+    notes = {"klog": ratio_note(ours, peer, 6)}
     return table("all records as JSON Lines (klog) and as Kafka's text", [ours, peer], notes)
 
 
@@ -144,7 +144,7 @@ def index(bench: Bench) -> str:
         if (ours_at / name).read_bytes() != (peer_at / name).read_bytes():
             raise BenchmarkError(f"{name} differs from the one that Kafka rebuilt")
     notes = {
-        "klog": ratio_note(ours, peer, 2.5),
+        "klog": ratio_note(ours, peer, 4),
         "to the checksum pass": limit_note(ours, limit, 1.5),
         "indexes": "the same bytes",
     }
