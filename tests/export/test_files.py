@@ -91,7 +91,7 @@ def test_a_pattern_is_what_it_matches_by_name(store: CountedFileSystem, tmp_path
     assert files.expand(f"{tmp_path}/[odd]") == [f"{tmp_path}/[odd]"]
 
 
-def test_local_links_that_lead_nowhere_and_devices_are_left_out(tmp_path: Path) -> None:
+def test_local_links_that_lead_nowhere_are_listed_and_devices_left_out(tmp_path: Path) -> None:
     (tmp_path / "a.log").write_bytes(b"123")
     (tmp_path / "gone").symlink_to(tmp_path / "nowhere")
     os.mkfifo(tmp_path / "fifo")
@@ -99,6 +99,7 @@ def test_local_links_that_lead_nowhere_and_devices_are_left_out(tmp_path: Path) 
     assert [(e.name, e.is_directory, e.size_bytes) for e in files.list_directory(str(tmp_path))] == [
         ("a.log", False, 3),
         ("dir", True, 0),
+        ("gone", False, 0),
     ]
 
 

@@ -32,8 +32,7 @@ def test_what_brokers_wrote_is_free_of_errors(log_dir: LogDirectory) -> None:
     assert errors(log_dir.path) == []
 
 
-# A plain copy, and an index with its pre-allocated part after a kill, are valid.
-SOUND_COPIES = {"c-b.intact-0", "c-b.idx-oversized-0"}
+SOUND_COPIES = {"c-b.intact-0"}
 # 0.8 wrote neither snapshots nor time indexes, so nothing was damaged.
 SOUND_AT_08 = {"c-b.bad-snapshot-0", "c-b.no-snapshots-0", "c-b.tidx-missing-0"}
 
@@ -48,6 +47,15 @@ def test_every_corruption_is_found_and_nothing_is_changed(partition: PartitionDi
     sound = SOUND_COPIES | (SOUND_AT_08 if old else set())
     assert (found == []) == (partition.name in sound)
     assert contents(partition.path) == before
+
+
+def test_an_index_that_a_killed_broker_did_not_cut_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = Corpus("corrupt-k39").log_dir().partition("c-b.idx-oversized-0").path
+    found = problems(path)
+    assert {Path(problem.file).suffix for problem in found} == {".index", ".timeindex"}
+    assert {(problem.severity, problem.cure) for problem in found} == {(Severity.NOTE, "klog recover")}
+    monkeypatch.setattr("klog.storage.repair.verify.holder_of", lambda _: "process 4711")
+    assert problems(path) == []  # a broker that runs needs its indexes so
 
 
 @pytest.mark.parametrize("partition", damaged(), ids=str)

@@ -37,6 +37,13 @@ class IndexFile(NamedTuple):
     size_bytes: int
     complete: bool = True
 
+    def is_allocated_in_full(self, kind: FileKind) -> bool:
+        """Whether the broker did not cut the file to its entries, as it does when it closes the segment.
+
+        One entry of zeros may be valid: a record at the segment's start with the timestamp 0.
+        """
+        return self.complete and self.size_bytes - len(self.entries) >= 2 * INDEX_ENTRIES[kind].size
+
 
 def read_index(path: str, kind: FileKind, *, sorted_only: bool = False) -> IndexFile:
     """Read a `.index` or `.timeindex`. Raises `StorageError`.

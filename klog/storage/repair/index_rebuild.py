@@ -29,7 +29,7 @@ from klog.storage.files.files import (
 from klog.storage.files.partition_files import INDEX_KINDS, PartitionFiles, list_partition
 from klog.storage.files.quarantine import is_unfinished
 from klog.storage.indexes.index_check import IndexProblem, check_indexes
-from klog.storage.indexes.index_file import read_index
+from klog.storage.indexes.index_file import IndexFile, read_index
 from klog.storage.reading.producer_state import (
     DEFAULT_PRODUCER_EXPIRATION_MS,
     AbortedTxn,
@@ -70,7 +70,10 @@ class RebuildOptions:
 
 @dataclass(frozen=True, slots=True)
 class IndexReport:
-    """One file: its state, the problem and its position (None: no problem), and whether it was written."""
+    """One file: its state, the problem and its position (None: no problem), and whether it was written.
+
+    A valid index may be allocated in full, after a stop that was not clean or while a broker runs.
+    """
 
     path: str
     status: IndexStatus
@@ -78,6 +81,7 @@ class IndexReport:
     position_bytes: int | None = None
     rebuilt: bool = False
     size_bytes: int | None = None
+    is_allocated_in_full: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +194,7 @@ def rebuild_segment(task: SegmentTask, options: RebuildOptions) -> SegmentReport
         problems = _unless_as_rebuilt(files, base, options, problems)
     reports: dict[FileKind, IndexReport] = {}
     for kind, problem in problems.items():
-        reports[kind] = _missing(files, kind, base)
+        reports[kind] = _missing(files, kind, base, old[kind])
         if problem is not None:
             reports[kind] = IndexReport(files.file(kind, base), IndexStatus.BROKEN, *problem)
     txn = _check_txn_index(files, base, options, found.has_markers)
@@ -225,10 +229,11 @@ def _holds(path: str, data: bytes) -> bool:
     return size_bytes(path) == len(data) and read_whole(path) == data
 
 
-def _missing(files: PartitionFiles, kind: FileKind, base: int) -> IndexReport:
+def _missing(files: PartitionFiles, kind: FileKind, base: int, index: IndexFile | None = None) -> IndexReport:
     path = files.file(kind, base)
     if files.has(kind, base):
-        return IndexReport(path, IndexStatus.VALID)
+        allocated = index is not None and index.is_allocated_in_full(kind)
+        return IndexReport(path, IndexStatus.VALID, is_allocated_in_full=allocated)
     return IndexReport(path, IndexStatus.MISSING, "is not there")
 
 

@@ -82,7 +82,11 @@ class _ValidFiles:
         with self._work.open(self._work.segments[base]) as file:
             found = check_indexes(file, base, *old.values(), active=active, end_bytes=recovered.valid_bytes)
         problems = dict(zip(_INDEXES, (found.offset_problem, found.time_problem), strict=True))
-        return {kind for kind in _INDEXES if old[kind] is not None and problems[kind] is None}
+        return {
+            kind
+            for kind, index in old.items()
+            if index is not None and problems[kind] is None and not index.is_allocated_in_full(kind)
+        }
 
     def _is_valid_txn_index(self, base: int) -> bool:
         recovered = self._work.recovered.get(base)

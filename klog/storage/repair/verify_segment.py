@@ -33,7 +33,7 @@ from klog.storage.repair.index_rebuild import (
     SegmentTask,
     rebuild_segment,
 )
-from klog.storage.repair.problem import OFFLINE, REBUILD, Problem, Severity
+from klog.storage.repair.problem import OFFLINE, REBUILD, RECOVER, Problem, Severity, note
 from klog.storage.repair.recovery_epochs import note_epochs
 
 MAX_PROBLEMS_PER_SEGMENT: Final = 1000
@@ -41,6 +41,7 @@ MAX_PROBLEMS_PER_SEGMENT: Final = 1000
 KEEPS: Final = "keeps it, for the checksum holds; consumers fail there or get wrong offsets"
 _KEEPS_CURE: Final = "copy the partition from another replica; nothing here can restore the batch"
 _COPY: Final = ("does not read gzip copies", "unpack it; then verify says what recovery would do")
+ALLOCATED_IN_FULL: Final = "is allocated in full: the broker did not stop cleanly"
 _BROKEN_INDEX: Final = "trusts it after a clean stop (reads go wrong); rebuilds it after an unclean one"
 
 
@@ -206,6 +207,8 @@ def _check_records(reader: SegmentReader, found: _Collector) -> None:
 
 
 def _index_problems(report: IndexReport) -> list[Problem]:
+    if report.is_allocated_in_full:
+        return [note(report.path, ALLOCATED_IN_FULL, "cuts it to its entries when it closes it", RECOVER)]
     if report.status is IndexStatus.VALID:
         return []
     what = report.what or ""

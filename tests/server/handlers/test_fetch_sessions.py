@@ -337,7 +337,7 @@ class EvictionMachine(RuleBasedStateMachine):
             del self.epochs[session_id]
         else:
             self.epochs[session_id] += 1
-            assert set(wanted) <= {key for key, _ in context.told} | set(context.wanted)
+            assert set(wanted) <= {key for key, _ in context.known} | set(context.wanted)
 
     @rule(milliseconds=st.sampled_from([1, EVICTION_MS // 2, EVICTION_MS + 1]))
     def later(self, milliseconds: int) -> None:
