@@ -52,10 +52,12 @@ class Links:
     async def _close(self) -> None:
         for server in self._servers:
             server.close()
-        tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        # A connection that was accepted before may still begin its task.
+        while tasks := asyncio.all_tasks() - {asyncio.current_task()}:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.sleep(0)
 
     # -- cutting ---------------------------------------------------------------------------------------------
 
