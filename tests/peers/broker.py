@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import shutil
 import socket
 import struct
@@ -328,12 +329,14 @@ class ZooKeeperBroker(_Broker):
         """Waits until the broker is in its own metadata.
 
         Kafka reports its start before the controller has sent the metadata. Until then it cannot create
-        topics, because it knows no broker.
+        topics, because it knows no broker. It is asked at its plain listener, if it has one.
         """
-        if self.config["listeners"] != f"PLAINTEXT://127.0.0.1:{self.port}":
+        plain = re.search(r"\bPLAINTEXT://127\.0\.0\.1:(\d+)", str(self.config["listeners"]))
+        if plain is None or "advertised.listeners" in self.config:
             return
+        port = int(plain[1])
         eventually(
-            lambda: self.port in ports_of_brokers(self.port),
+            lambda: port in ports_of_brokers(port),
             START_TIMEOUT_S,
             lambda: f"{self.log_path}: the broker does not know itself",
         )
