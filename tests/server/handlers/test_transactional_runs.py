@@ -209,7 +209,7 @@ def started(tmp_path: Path, replicas=(BROKER,)) -> Client:
     """A client of a log with one record: what begins a segment is no run."""
     client = Client(tmp_path, {}, runs=True, replicas=replicas)
     client.receive(plain_runs.produce_frame())
-    client.connection.outbound.sent.clear()
+    client.connection.outbound.take()
     caught_up(client)
     return client
 
@@ -278,7 +278,7 @@ def test_a_run_of_a_transaction_waits_for_followers(tmp_path: Path) -> None:
     client = started(tmp_path, (BROKER, OTHER_BROKER))
     client.receive(frame(0, acks=-1) + frame(1, acks=-1))
     assert client.in_runs == 2 * len(frame(0))
-    assert not client.connection.outbound.sent
+    assert not client.connection.outbound.parts
     client.broker.follow(3)
     assert answers_of(client) == [(0, 1), (0, 2)]
 
@@ -287,7 +287,7 @@ def test_a_run_of_a_transaction_expires_after_its_timeout(tmp_path: Path) -> Non
     client = started(tmp_path, (BROKER, OTHER_BROKER))
     client.receive(frame(0, acks=-1, timeout_ms=500))
     client.broker.pass_time(499)
-    assert not client.connection.outbound.sent
+    assert not client.connection.outbound.parts
     client.broker.pass_time(2)
     assert answers_of(client) == [(ErrorCode.REQUEST_TIMED_OUT, 1)]
 

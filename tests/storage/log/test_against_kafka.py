@@ -183,7 +183,10 @@ class Writer:
             return
         data, offset = b"", self._logs.log.log_end_offset
         for _ in range(self._chance.choice((1, 1, 3, 5))):
-            offset += self._chance.choice((0, 0, 0, 2, 50))
+            gap = self._chance.choice((0, 0, 0, 2, 50))
+            # An epoch begins before a gap that precedes its first batch, unlike in Kafka (`epoch_starts`).
+            entries = self._logs.log.epochs.entries
+            offset += gap if data or (entries and entries[-1].epoch == epoch) else 0
             batch, _, last_offset = self._batch(known, offset, epoch)
             data, offset = data + batch, last_offset + 1
         # Kafka refuses what is more than a segment; no leader of such a topic sends that.
