@@ -13,13 +13,13 @@ import threading
 from typing import Final, Protocol
 
 from klog.protocol.file_slice import FileSlice
+from klog.security.principal import ANONYMOUS, KafkaPrincipal
 from klog.server.network.connection_traffic import ConnectionTraffic
 from klog.server.network.large_frame import LargeFrame
 from klog.server.network.memory_pool import MemoryPool
 from klog.server.network.outbound import Outbound
 from klog.server.network.page_cache import IsCached, is_cached
 from klog.server.network.phases import Authentication, Phase
-from klog.server.network.principal import ANONYMOUS, KafkaPrincipal
 from klog.server.network.request import Request
 from klog.server.network.settings import Listener
 

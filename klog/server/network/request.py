@@ -13,7 +13,7 @@ from klog.protocol.errors import MalformedMessageError
 from klog.protocol.file_slice import BodyPart
 from klog.protocol.messages import request_is_flexible
 from klog.protocol.primitives import end_of, read_tags
-from klog.server.network.principal import KafkaPrincipal
+from klog.security.principal import KafkaPrincipal
 from klog.server.network.settings import Listener
 
 _HEAD: Final = struct.Struct(">iih")  # key and version as one number, correlation id, length of the client id
