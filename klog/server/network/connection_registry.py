@@ -77,11 +77,10 @@ class ConnectionRegistry:
         with suppress(OSError):
             connection.socket.shutdown(socket.SHUT_RDWR)
 
-    def close_listener(self, name: str) -> None:
-        """Closes the connections of a listener."""
+    def disconnect_all(self) -> None:
+        """Closes all connections (`disconnect`)."""
         for connection in self.all():
-            if connection.listener.name == name:
-                self.disconnect(connection)
+            self.disconnect(connection)
 
     def close_idle(self, now_ms: int, max_idle_ms: int) -> None:
         """Closes the connections on which nothing has happened for `max_idle_ms`; below 0 closes none. A
