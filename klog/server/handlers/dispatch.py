@@ -46,6 +46,7 @@ class Route(NamedTuple):
     """What serves one API.
 
     `may_block`: it may wait for a disk, the metadata store or an import, and belongs on an I/O thread.
+    Versions before `short_from` belong there in any case.
     `failed` makes the answer of a request whose handler broke; None closes the connection. `run` answers the
     first frames of a buffer without making requests of them, if they are of a kind that it knows: it is given
     a connection, a buffer and the positions where the frames begin and end, and returns the position after
@@ -56,6 +57,7 @@ class Route(NamedTuple):
     may_block: bool = True
     failed: Failed = top_level_error
     run: Run | None = None
+    short_from: int = 0
 
 
 class Dispatcher:
@@ -84,10 +86,10 @@ class Dispatcher:
         self._counters = counters
         self._clock_ns = clock_ns
 
-    def may_block(self, api_key: int, api_version: int) -> bool:  # noqa: ARG002 (the interface's)
+    def may_block(self, api_key: int, api_version: int) -> bool:
         """Whether such a request belongs on an I/O thread."""
         route = self._routes.get(api_key)
-        return route is not None and route.may_block
+        return route is not None and (route.may_block or api_version < route.short_from)
 
     def handle_run(self, connection: Connection, buffer: bytearray, start: int, end: int) -> int:
         """Answer as many frames as need no `Request`; the position after the last of them."""

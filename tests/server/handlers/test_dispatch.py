@@ -54,6 +54,11 @@ def test_it_is_what_the_network_layer_wants() -> None:
     assert handler.may_block(ApiKey.METADATA, 0)
 
 
+def test_old_versions_of_an_api_may_belong_on_an_io_thread() -> None:
+    handler, _ = dispatcher(FETCH=Route(nothing, may_block=False, short_from=4))
+    assert [handler.may_block(ApiKey.FETCH, version) for version in range(6)] == [True] * 4 + [False] * 2
+
+
 def test_an_announced_api_without_a_handler_is_refused_at_once() -> None:
     routes = {key: Route(nothing) for key in SERVED if key != ApiKey.FETCH}
     with pytest.raises(UsageError, match="Fetch"):
