@@ -116,12 +116,12 @@ class Dispatcher:
             if self._gate is None or self._admits(self._gate, request, route):
                 route.handle(request)
         finally:
-            elapsed_ns = self._clock_ns() - start_ns
+            now_ns = self._clock_ns()
             counter = self._counters.of(request)
             if request.answered and not request.queued_ns:
-                counter.direct.record(elapsed_ns)
+                counter.handled(request.connection, 1, start_ns, now_ns)
             else:
-                self._count_slow(request, counter, start_ns, elapsed_ns)
+                self._count_slow(request, counter, start_ns, now_ns)
 
     def _admits(self, gate: RequestGate, request: Request, route: Route) -> bool:
         """Whether the request's handler may have it; if not, it is answered."""
@@ -155,14 +155,14 @@ class Dispatcher:
         _log.error("%r failed: %s", request, fault, exc_info=None if isinstance(fault, KlogError) else fault)
         request.respond(body)
 
-    def _count_slow(self, request: Request, counter: ApiCounter, start_ns: int, elapsed_ns: int) -> None:
+    def _count_slow(self, request: Request, counter: ApiCounter, start_ns: int, handled_ns: int) -> None:
         """Count a request that has waited for its handler, or waits for its answer."""
-        counter.handlers.record(elapsed_ns)
+        counter.local.record(handled_ns - start_ns)
         since_ns = request.queued_ns or start_ns
         if since_ns != start_ns:
             counter.queues.record(start_ns - since_ns)
 
         def answered() -> None:
-            counter.totals.record(self._clock_ns() - since_ns)
+            counter.answered_later(request, 1, since_ns, handled_ns, self._clock_ns())
 
         request.on_answered = answered

@@ -67,6 +67,7 @@ class ConnectionRegistry:
         """Closes a connection that was not registered yet."""
         connection.closed = True
         connection.socket.close()
+        connection.count_sent()
         self._on_closed(connection)
 
     def disconnect(self, connection: Connection) -> None:

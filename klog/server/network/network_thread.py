@@ -130,6 +130,7 @@ class NetworkThread:
 
     def complete(self, connection: Connection, request: Request) -> None:
         """Sends the answer of a request that was parked."""
+        request.answered_ns = time.perf_counter_ns()
         self._post(lambda: self._complete(connection, request), connection)
 
     def channel_available(self) -> None:

@@ -168,7 +168,7 @@ def _data_routes(parts: HandlerServices) -> dict[int, Route]:
         parts.sessions,
         fetch_max_bytes,
         parts.topic_stats,
-        parts.counters.by_api[ApiKey.FETCH].direct,
+        parts.counters.by_api[ApiKey.FETCH],
         parts.clock_ns,
         may_choose_replica=selector is not None,
     )
