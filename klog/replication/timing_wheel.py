@@ -10,7 +10,7 @@ buckets' due times says when something is due, so an idle wheel costs nothing. N
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Final
 
 TICK_MS: Final = 1
@@ -18,15 +18,13 @@ WHEEL_SIZE: Final = 20
 
 
 class TimerTask:
-    """A task for the time `due_ms`, unless it is cancelled before; a node of its bucket's ring."""
+    """A task for the time `due_ms`, unless it is cancelled before. It refers to nothing once it has run."""
 
-    __slots__ = ("_next", "_previous", "bucket", "due_ms")
+    __slots__ = ("bucket", "due_ms")
 
     def __init__(self, due_ms: int) -> None:
         self.due_ms = due_ms
         self.bucket: _Bucket | None = None
-        self._next: TimerTask = self
-        self._previous: TimerTask = self
 
     def run(self) -> None:
         """Do the task. Called once, when it is due."""
@@ -35,11 +33,8 @@ class TimerTask:
     def unlink(self) -> None:
         """Leave the bucket; the task can be started again."""
         if self.bucket is not None:
-            self.bucket.count -= 1
+            del self.bucket.tasks[self]
             self.bucket = None
-            self._previous._next = self._next
-            self._next._previous = self._previous
-            self._next = self._previous = self
 
 
 class TimedCall(TimerTask):
@@ -56,28 +51,23 @@ class TimedCall(TimerTask):
 
 
 class _Bucket:
-    """The tasks of one tick of one wheel: a ring around a sentinel."""
+    """The tasks of one tick of one wheel, in the order in which they were added."""
 
-    __slots__ = ("_ring", "count", "due_ms")
+    __slots__ = ("due_ms", "tasks")
 
     def __init__(self) -> None:
-        self._ring = TimerTask(-1)
-        self.count = 0
+        self.tasks: dict[TimerTask, None] = {}
         self.due_ms = -1  # -1: not in the heap
 
     def add(self, task: TimerTask) -> None:
-        ring = self._ring
-        task._previous, task._next = ring._previous, ring
-        ring._previous._next = task
-        ring._previous = task
+        self.tasks[task] = None
         task.bucket = self
-        self.count += 1
 
-    def drain(self) -> Iterator[TimerTask]:
-        while self._ring._next is not self._ring:
-            task = self._ring._next
-            task.unlink()
-            yield task
+    def drain(self) -> Iterable[TimerTask]:
+        tasks, self.tasks = self.tasks, {}
+        for task in tasks:
+            task.bucket = None
+        return tasks
 
 
 class _Wheel:
@@ -121,7 +111,7 @@ class TimingWheel:
 
     def next_due_ms(self) -> int | None:
         """The earliest time at which `advance` may have something to do; None if no task is waiting."""
-        while self._due and not self._due[0][2].count:
+        while self._due and not self._due[0][2].tasks:
             _, _, bucket = heapq.heappop(self._due)
             bucket.due_ms = -1
         return self._due[0][0] if self._due else None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -50,6 +53,33 @@ def clock() -> Clock:
 @pytest.fixture
 def timer(clock: Clock) -> Timer:
     return Timer(clock, wake=lambda: None)
+
+
+class Answer:
+    """What an operation holds: a request and its frame."""
+
+
+class WithAnswer(Countdown):
+    """Holds the answer that it gives."""
+
+    def __init__(self, due_ms: int, missing: set[str]) -> None:
+        super().__init__(due_ms, missing)
+        self.answer = Answer()
+
+
+def test_what_has_completed_is_freed_without_the_garbage_collector(clock: Clock, timer: Timer) -> None:
+    purgatory: Purgatory[WithAnswer] = Purgatory("fetch", timer)
+    operation = WithAnswer(clock.now_ms + 100, {"t-0"})
+    answer = weakref.ref(operation.answer)
+    gc.disable()
+    try:
+        purgatory.try_complete_else_watch(operation, ["t-0"])
+        operation.missing.clear()
+        purgatory.check_and_complete("t-0")
+        del operation
+        assert answer() is None
+    finally:
+        gc.enable()
 
 
 def test_an_operation_whose_condition_holds_completes_at_once(clock: Clock, timer: Timer) -> None:
