@@ -112,23 +112,27 @@ def _decode(version: int, body: Buffer) -> FetchRequest:
     if version >= 7:
         forgotten, position = _read_forgotten(version, flexible, body, position)
     rack_id, position = read_name(body, position, flexible) if version >= 11 else ("", position)
-    request = FetchRequest(
-        wait, least, most, isolation, topics, session_id, session_epoch, forgotten, rack_id, replica_id
+    replica_epoch, cluster_id = -1, None
+    tags = read_tags(body, position)[0] if flexible else None
+    if tags:
+        if _CLUSTER_TAG in tags:
+            cluster_id = read_string(body, tags[_CLUSTER_TAG], True)[0]
+        if version >= 15 and _REPLICA_TAG in tags:
+            replica_id, replica_epoch = _REPLICA_STATE.unpack_from(body, tags[_REPLICA_TAG])
+    return FetchRequest(
+        wait,
+        least,
+        most,
+        isolation,
+        topics,
+        session_id,
+        session_epoch,
+        forgotten,
+        rack_id,
+        replica_id,
+        replica_epoch,
+        cluster_id,
     )
-    if not flexible or body[position] == 0:
-        return request
-    return _with_tags(version, request, body, position)
-
-
-def _with_tags(version: int, request: FetchRequest, body: Buffer, position: int) -> FetchRequest:
-    tags, _ = read_tags(body, position)
-    if _CLUSTER_TAG in tags:
-        request = request._replace(cluster_id=read_string(body, tags[_CLUSTER_TAG], True)[0])
-    if version >= 15 and _REPLICA_TAG in tags:
-        start = tags[_REPLICA_TAG]
-        replica_id, replica_epoch = _REPLICA_STATE.unpack_from(body, start)
-        request = request._replace(replica_id=replica_id, replica_epoch=replica_epoch)
-    return request
 
 
 def _read_topic(
@@ -204,9 +208,10 @@ def encode_fetch_request(version: int, request: FetchRequest) -> bytes:
 def _encode(version: int, request: FetchRequest) -> bytes:
     flexible = version >= FLEXIBLE_FROM
     parts = [] if version >= 15 else [INT32.pack(request.replica_id)]
-    parts.append(_HEAD_V4.pack(*request[:4]))
     if version >= 7:
-        parts += (INT32.pack(request.session_id), INT32.pack(request.session_epoch))
+        parts.append(_HEAD_V7.pack(*request[:4], request.session_id, request.session_epoch))
+    else:
+        parts.append(_HEAD_V4.pack(*request[:4]))
     end = b"\0" if flexible else b""
     parts.append(write_bytes_size(len(request.topics), flexible))
     for topic in request.topics:

@@ -298,22 +298,29 @@ def _read_partition(
     version: int, flexible: bool, body: Buffer, position: int
 ) -> tuple[PartitionFetched, int]:
     layout = _PARTITION_V5 if version >= 5 else _PARTITION_V4
-    head = PartitionFetched(*layout.unpack_from(body, position))
+    index, error, high_watermark, *others = layout.unpack_from(body, position)
+    last_stable_offset, log_start_offset = others if version >= 5 else (*others, -1)
     aborted, position = _read_aborted(flexible, body, position + layout.size)
     replica, position = read_int32(body, position) if version >= 11 else (-1, position)
     records, position = read_bytes(body, position, flexible)
     diverging, leader = NOT_DIVERGING, NO_HINT
     if flexible:
         tags, position = read_tags(body, position)
-        if _DIVERGING_TAG in tags:
-            diverging = EpochEnd(*_EPOCH_END.unpack_from(body, tags[_DIVERGING_TAG]))
-        leader = leader_of_tag(body, tags.get(_LEADER_TAG))
-    fetched = head._replace(
-        aborted_transactions=aborted,
-        preferred_read_replica=replica,
-        records=records,
-        diverging_epoch=diverging,
-        current_leader=leader,
+        if tags:
+            if _DIVERGING_TAG in tags:
+                diverging = EpochEnd(*_EPOCH_END.unpack_from(body, tags[_DIVERGING_TAG]))
+            leader = leader_of_tag(body, tags.get(_LEADER_TAG))
+    fetched = PartitionFetched(
+        index,
+        error,
+        high_watermark,
+        last_stable_offset,
+        log_start_offset,
+        aborted,
+        replica,
+        records,
+        diverging,
+        leader,
     )
     return fetched, position
 

@@ -145,6 +145,8 @@ def read_tags(buffer: Buffer, position: int) -> tuple[dict[int, int], int]:
     Tags should ascend. Like Kafka, this accepts any order, and the last of two equal tags wins. Raises
     MalformedMessageError.
     """
+    if position < len(buffer) and not buffer[position]:
+        return {}, position + 1  # as nearly always
     count, position = read_uvarint(buffer, position)
     tags: dict[int, int] = {}
     for _ in range(check_count(buffer, position, count)):
