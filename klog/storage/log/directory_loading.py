@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -25,6 +24,7 @@ from klog.formats.names import (
     parse_directory,
 )
 from klog.formats.partition_metadata import PartitionMetadata
+from klog.jobs.threads import side_by_side
 from klog.storage.files.file_system_sync import (
     MANY,
     can_sync_file_system,
@@ -146,9 +146,8 @@ def load_directory(
         topic_id = read_topic_id(path)
         return LoadedLog(path, name, topic_id, high_watermarks.get(partition, 0), loaded, bool(recovered))
 
-    with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="klog-recovery") as pool:
-        for done, loaded_log in enumerate(pool.map(load, names), 1):
-            progress(loaded_log, done, len(names))
+    for done, loaded_log in enumerate(side_by_side(threads, load, names), 1):
+        progress(loaded_log, done, len(names))
     if syncs_at_end:
         sync_file_system(directory.path)
     _prune_quarantine(directory.path, now_ms)

@@ -15,13 +15,13 @@ import os
 import secrets
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 from klog.config.topic import TopicConfig
 from klog.formats.errors import KlogError, StorageError
 from klog.formats.meta_properties import MetaProperties
 from klog.formats.names import DirectoryName, DirectoryState, FileKind, TopicPartition
+from klog.jobs.threads import side_by_side
 from klog.storage.log.background import BackgroundTasks
 from klog.storage.log.checkpoints import ALL_CHECKPOINTS, write_checkpoints
 from klog.storage.log.closing import close_logs
@@ -120,9 +120,8 @@ class LogManager:
         """
         found = self._partition_directories()
         require_descriptors(sum(name.state not in OUT_OF_USE for names in found.values() for name in names))
-        with ThreadPoolExecutor(max_workers=max(len(found), 1)) as pool:
-            for _ in pool.map(self._load_directory, found, found.values()):
-                pass
+        for _ in side_by_side(len(found), lambda each: self._load_directory(*each), tuple(found.items())):
+            pass
         self._directories.require_one()
 
     def _partition_directories(self) -> dict[str, list[DirectoryName]]:

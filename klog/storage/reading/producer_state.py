@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from klog.formats.checksums import Bytes, confirm_crc32c, crc32c
+from klog.formats.checksums import Bytes, crc32c
 from klog.formats.constants import (
     CODEC_MASK,
     CONTROL_BIT,
@@ -304,10 +304,8 @@ def unpack_snapshot(data: Bytes) -> list[ProducerEntry]:
         raise FormatError(
             f"snapshot of {len(data)} bytes cannot hold {count} producers", position_bytes=6, cure=cure
         )
-    checked = memoryview(data)[SNAPSHOT_CRC_FROM:]
-    computed = crc32c(checked)
+    computed = crc32c(memoryview(data)[SNAPSHOT_CRC_FROM:])
     if computed != crc:
-        confirm_crc32c(checked, computed)
         raise FormatError(
             f"snapshot's crc is {crc}, but its bytes give {computed}", position_bytes=2, cure=cure
         )
