@@ -17,7 +17,6 @@ from typing import Final
 from klog.config.broker import BrokerConfig
 from klog.config.keys import INT32_MAX
 from klog.formats.errors import UsageError
-from klog.formats.optional import install_command
 
 SECRET: Final = "password.encoder.secret"  # noqa: S105 (a config's name)
 OLD_SECRET: Final = "password.encoder.old.secret"  # noqa: S105
@@ -162,7 +161,7 @@ def _decrypt(cipher: str, key: bytes, vector: bytes, data: bytes) -> bytes:
 
 
 def _missing() -> UsageError:
-    return UsageError("secrets in the tree need the package cryptography", cure=install_command("secrets"))
+    return UsageError("secrets in the tree need the package cryptography", cure="pip install 'klog[secrets]'")
 
 
 def _unknown(cipher: str) -> UsageError:

@@ -84,13 +84,16 @@ class BatchTable:
 
     def __init__(self) -> None:
         for name in self.COLUMNS:
-            setattr(self, name, _column())
-        self.clear(0)
+            setattr(self, name, array("q"))
+        self._begin(0)
 
     def clear(self, origin: int) -> None:
         """Empty the table for a buffer that starts at file position `origin`."""
         for name in self.COLUMNS:
             del getattr(self, name)[:]
+        self._begin(origin)
+
+    def _begin(self, origin: int) -> None:
         self.origin = origin
         self.consumed_bytes = 0  # bytes of the buffer that whole batches take
         self.need_bytes = 0  # bytes from the end of the last whole batch that the next one needs (0: unknown)

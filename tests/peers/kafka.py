@@ -41,7 +41,6 @@ _SOURCES_BY_MAJOR = {
         "PacedProducer",
         "PasswordEncoding",
         "ProduceRecords",
-        "QuotaMeter",
         "RecoverSegment",
         "SetTime",
         "ToolServer",

@@ -29,7 +29,6 @@ from klog.replication.partition import ReplicaContext
 from klog.replication.purgatory import Purgatory, Timer
 from klog.replication.quota import ReplicationQuota
 from klog.replication.replica_manager import ReplicaManager
-from klog.server.counters.request_times import RequestCounters
 from klog.server.counters.topic_stats import BrokerTopicStats
 from klog.server.handlers.cluster.control import ControlHandler
 from klog.server.handlers.data.fetch_sessions import FetchSessions
@@ -74,6 +73,7 @@ class SimulatedBroker:
 
     def __init__(self, world: World, broker_id: int, disk: Disk) -> None:
         self.world = world
+        self._scheduler = world.scheduler
         self.broker_id = broker_id
         self.process = Process(f"b{broker_id}")
         self.epoch = -1
@@ -197,7 +197,7 @@ class SimulatedBroker:
             sessions=FetchSessions(100, self.clock_ms, lambda: self.random.randrange(1, 1 << 31)),
             topic_stats=BrokerTopicStats(),
             leader_quota=ReplicationQuota(lambda: None),
-            counters=RequestCounters(),
+            counters=self.world.request_counters,
             clock_ns=lambda: 0,
             clock_ms=self.wall_ms,
             timer_ms=self.clock_ms,
@@ -219,7 +219,7 @@ class SimulatedBroker:
     # -- time ------------------------------------------------------------------------------------------------
 
     def clock_ms(self) -> int:
-        return self.world.scheduler.now_ms + self._clock_ahead_ms
+        return self._scheduler.now_ms + self._clock_ahead_ms
 
     def wall_ms(self) -> int:
         return 1_700_000_000_000 + self.world.scheduler.now_ms + self.wall_ahead_ms

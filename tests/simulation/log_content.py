@@ -245,15 +245,15 @@ class LogContent:
             found = _coordinators_records(data)
         else:
             found = ((each.offset, each.record_id) for each in batches_in(data, before, may_lack=may_lack))
+        end = before
         for offset, record_id in found:
-            self._add(offset, record_id, may_lack)
+            if offset >= end:
+                if offset > end:
+                    self._lack_until(offset, may_lack)
+                self.records.append(record_id)
+                end = offset + 1
         self._lack_until(log.segments.end_of(number, log.log_end_offset), may_lack)
         assert self.end > before, f"{log.partition} has a hole at offset {before}"
-
-    def _add(self, offset: int, record_id: RecordId, may_lack: bool) -> None:
-        if offset >= self.end:
-            self._lack_until(offset, may_lack)
-            self.records.append(record_id)
 
     def _lack_until(self, offset: int, may_lack: bool) -> None:
         if offset > self.end:

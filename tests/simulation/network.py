@@ -36,7 +36,7 @@ class Network:
         self._loss = 0.0
 
     def is_cut(self, source: str, target: str) -> bool:
-        return self.cuts.get((source, target), 0) > self._scheduler.now_ms
+        return bool(self.cuts) and self.cuts.get((source, target), 0) > self._scheduler.now_ms
 
     def stream(self, source: str, target: str) -> random.Random:
         found = self._streams.get((source, target))
@@ -51,8 +51,7 @@ class Network:
         lost = random_of_link.random() < self._loss
         if self.is_cut(source, target.name) or lost:
             return False
-        until_ms = self.slow.get((source, target.name), 0)
-        if until_ms > self._scheduler.now_ms:
+        if self.slow and self.slow.get((source, target.name), 0) > self._scheduler.now_ms:
             delay_us += random_of_link.randrange(1_500 * US_PER_MS)
         self._scheduler.after(delay_us, target, call)
         return True
@@ -67,11 +66,11 @@ class Network:
         timeout_ms: int = REQUEST_TIMEOUT_MS,
     ) -> None:
         """Send a request. One of `on_answer` and `on_failure` is called at the client, if it lives."""
-        pending = _Pending(self, client, on_answer, on_failure)
+        pending = _Pending(self._scheduler, on_answer, on_failure)
         if server is None or not server.alive:
             self._scheduler.after(2 * US_PER_MS, client, pending.fail)
             return
-        self._scheduler.after(timeout_ms * US_PER_MS, client, pending.fail)
+        pending.timeout = self._scheduler.after(timeout_ms * US_PER_MS, client, pending.fail)
         server.on_end[pending] = lambda: self.deliver(server.name, client, pending.fail)
         pending.server = server
 
@@ -88,8 +87,12 @@ class Network:
 class _Pending:
     """A request without an answer yet."""
 
-    def __init__(self, network: Network, client: Process, on_answer: Answer, on_failure: Callable[[], None]):
+    __slots__ = ("_done", "_on_answer", "_on_failure", "_scheduler", "server", "timeout")
+
+    def __init__(self, scheduler: Scheduler, on_answer: Answer, on_failure: Callable[[], None]) -> None:
+        self._scheduler = scheduler
         self.server: Process | None = None
+        self.timeout: int | None = None
         self._on_answer = on_answer
         self._on_failure = on_failure
         self._done = False
@@ -100,6 +103,8 @@ class _Pending:
         self._done = True
         if self.server is not None:
             self.server.on_end.pop(self, None)
+        if self.timeout is not None:
+            self._scheduler.cancel(self.timeout)
         return True
 
     def answer(self, value: Any) -> None:

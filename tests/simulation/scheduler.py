@@ -35,26 +35,43 @@ class Scheduler:
 
     def __init__(self, after_each: Callable[[Process], None]) -> None:
         self.now_us = 1_000_000 * US_PER_MS
+        self.now_ms = 1_000_000
         self.calls = 0
         self._after_each = after_each
         self._due: list[tuple[int, int, Process, Call]] = []
+        self._cancelled: set[int] = set()
         self._order = 0
 
-    @property
-    def now_ms(self) -> int:
-        return self.now_us // US_PER_MS
-
-    def after(self, delay_us: int, process: Process, call: Call) -> None:
+    def after(self, delay_us: int, process: Process, call: Call) -> int:
+        """Let a call run later. The answer is its number, for `cancel`."""
         self._order += 1
         heapq.heappush(self._due, (self.now_us + delay_us, self._order, process, call))
+        return self._order
+
+    def cancel(self, number: int) -> None:
+        """Let a call not run that has not run yet."""
+        self._cancelled.add(number)
 
     def run_until(self, end_us: int) -> None:
         """Run everything that is due up to a time."""
-        due = self._due
+        due, cancelled = self._due, self._cancelled
         while due and due[0][0] <= end_us:
-            self.now_us, _, process, call = heapq.heappop(due)
-            self._run(process, call)
-        self.now_us = max(self.now_us, end_us)
+            now_us, number, process, call = heapq.heappop(due)
+            self._move_to(now_us)
+            if number in cancelled:
+                cancelled.discard(number)
+            else:
+                self._run(process, call)
+        self._move_to(max(self.now_us, end_us))
+
+    def _move_to(self, now_us: int) -> None:
+        self.now_us = now_us
+        self.now_ms = now_us // US_PER_MS
+
+    def close(self) -> None:
+        """Forget all calls, and what they refer to."""
+        self._due.clear()
+        self._cancelled.clear()
 
     def _run(self, process: Process, call: Call) -> None:
         if not process.alive:

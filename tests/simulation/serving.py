@@ -27,14 +27,21 @@ _RUNS = 0.7
 class _Output:
     """The socket of a connection; it takes everything. `on_sent` is told of what is sent at a time."""
 
-    def __init__(self, on_sent: Callable[[bytes], object]) -> None:
+    __slots__ = ("on_sent", "sent")
+
+    def __init__(self) -> None:
         self.sent = bytearray()
-        self._on_sent = on_sent
+        self.on_sent: Callable[[bytes], object] = _ignore
 
     def send(self, data: bytes) -> int:
         self.sent += data
-        self._on_sent(bytes(data))
+        if self.on_sent is not _ignore:
+            self.on_sent(bytes(data))
         return len(data)
+
+
+def _is_cached(_slice: object) -> bool:
+    return True
 
 
 def _ignore(_sent: bytes) -> None:
@@ -42,27 +49,34 @@ def _ignore(_sent: bytes) -> None:
 
 
 class ServedConnection(Connection):
-    """A connection on which one message comes: one request, or several that a client sends together."""
+    """A connection on which one message at a time comes: one request, or several that a client sends
+    together.
+    """
 
     __slots__ = ("answer", "buffer", "is_served", "output", "position", "uses_runs")
 
-    def __init__(
+    def __init__(self, serving: Serving) -> None:
+        self.output = _Output()
+        super().__init__(cast(Any, self.output), _LISTENER, _PEER, cast(Any, serving))
+        # As for TLS: file slices are read into memory.
+        self.outbound = Outbound(tls=True, is_cached=_is_cached)
+        self.is_served = False
+
+    def take(
         self,
-        serving: Serving,
         frames: bytes,
         answer: Callable[[bytes], None],
         on_sent: Callable[[bytes], object],
+        *,
         uses_runs: bool,
-    ):
-        self.output = _Output(on_sent)
-        super().__init__(cast(Any, self.output), _LISTENER, _PEER, cast(Any, serving))
-        # As for TLS: file slices are read into memory.
-        self.outbound = Outbound(tls=True, is_cached=lambda _: True)
+    ) -> None:
+        """The next message."""
         self.buffer = bytearray(frames)
         self.position = 0
         self.answer = answer
         self.uses_runs = uses_runs
-        self.is_served = False
+        self.output.sent.clear()
+        self.output.on_sent = on_sent
 
 
 class Serving:
@@ -73,6 +87,8 @@ class Serving:
     def __init__(self, broker: SimulatedBroker, parts: HandlerServices) -> None:
         self._dispatcher = Dispatcher(routes(parts), parts.counters, parts.clock_ns)
         self._broker = broker
+        # Connections on which all is answered.
+        self._idle: list[ServedConnection] = []
         self._random = stream(broker.world.schedule.seed, "serving", broker.broker_id, broker.world.starts)
 
     def serve(
@@ -84,8 +100,9 @@ class Serving:
         """Handle requests. `answer` is called once, with all their answers; not at all if the connection
         breaks. `on_sent` is told of answers when they are sent.
         """
-        uses_runs = self._random.random() < _RUNS
-        self._go_on(ServedConnection(self, frames, answer, on_sent, uses_runs))
+        connection = self._idle.pop() if self._idle else ServedConnection(self)
+        connection.take(frames, answer, on_sent, uses_runs=self._random.random() < _RUNS)
+        self._go_on(connection)
 
     def complete(self, connection: Connection, request: Request) -> None:
         """An answer is there that the connection waits for. In the broker another thread calls this."""
@@ -110,7 +127,9 @@ class Serving:
             connection.outbound.flush(connection.socket)
         connection.is_served = False
         if connection.in_flight is None and not connection.closing:
-            connection.answer(bytes(connection.output.sent))
+            answer, answers = connection.answer, bytes(connection.output.sent)
+            self._idle.append(connection)
+            answer(answers)
 
     def _serve_next(self, connection: ServedConnection, buffer: bytearray, end: int) -> None:
         start = connection.position

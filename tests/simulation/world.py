@@ -18,6 +18,7 @@ from klog.metadata.local import SharedTree
 from klog.metadata.topics import new_topic_id
 from klog.metadata.tree import Commit
 from klog.replication.partition import Partition
+from klog.server.counters.request_times import RequestCounters
 from klog.server.peers.controller_times import ControllerTimes
 from klog.storage.log.partition_log import PartitionLog
 from tests.metadata.memory_tree import MemorySession, NoJournal
@@ -63,6 +64,8 @@ class World:
         self.outcomes = Outcomes()
         self.history = History(self.outcomes.is_committed, self._has_retention)
         self.counts: Counter[str] = Counter()
+        # Nobody reads them, and they take long to make.
+        self.request_counters = RequestCounters()
         self.trace: deque[str] = deque(maxlen=_TRACE_LINES)
         self.server = Process(TREE)
         self.scheduler = Scheduler(self._after)

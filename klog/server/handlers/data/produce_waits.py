@@ -67,7 +67,6 @@ class ProduceWaits:
         numbers of a partition stand in each.
         """
         late = LateAnswers(connection)
-        handled_ns = self._clock_ns()
 
         def replicated(outcome: Mapping[PartitionKey, PartitionWait]) -> None:
             error = outcome[key].error
@@ -79,7 +78,7 @@ class ProduceWaits:
             late.respond((sent,))
 
         def answered() -> None:
-            self._counter.answered_later(late, frames, start_ns, handled_ns, self._clock_ns())
+            self._counter.totals.record_several((self._clock_ns() - start_ns) * frames, frames)
 
         late.on_answered = answered
         connection.in_flight = late
