@@ -15,7 +15,7 @@ from klog.convert.partition_state import PartitionState, Swap, is_state
 from klog.convert.swapping import bases_of, swap_in
 from klog.convert.tasks import NewSegment, TaskResult
 from klog.formats.checkpoints import EpochCheckpoint, EpochEntry, build_epochs
-from klog.formats.constants import INT64_MAX
+from klog.formats.constants import INT64_MAX, MAGIC_POSITION, MAGIC_V2
 from klog.formats.errors import CorruptRecordError, FormatError
 from klog.formats.names import FileKind, FileName, segment_file
 from klog.kernel.columns import BatchTable
@@ -224,7 +224,6 @@ def _newest(files: PartitionFiles, offset: int) -> ProducerState:
 # Kafka does not look for epochs in batches. A leader of epoch 0 would then note that its epoch starts at the
 # log's end.
 
-_MAGIC_AT: Final = 16
 _OLD_EPOCH: Final = 0
 """What messages before the first epoch of the checkpoint get (`EpochOfOffset`)."""
 
@@ -254,8 +253,8 @@ def _is_old(plan: PartitionPlan) -> bool:
     """Whether the log begins with messages of magic 0 or 1."""
     source = plan.tasks[0].sources[0]
     with open_for_reading(_log(plan, source.base_offset)) as file:
-        file.seek(source.start_bytes + _MAGIC_AT)
-        return file.read(1) < b"\2"
+        file.seek(source.start_bytes + MAGIC_POSITION)
+        return file.read(1) < bytes((MAGIC_V2,))
 
 
 def _of_batches(plan: PartitionPlan, first: EpochEntry) -> tuple[EpochEntry, ...]:

@@ -12,10 +12,12 @@ import struct
 from collections.abc import Mapping
 from typing import Any, Final
 
-from klog.formats import consumer_offsets
+from klog.formats import consumer_offsets, fixed_fields
+from klog.formats.constants import COMMIT_GROUP_POSITION
 from klog.formats.consumer_offsets import TYPE_NAMES
 from klog.formats.errors import FormatError
 from klog.formats.keyed import KeyValue
+from klog.formats.packed import INT16, INT32
 
 DDL: Final = """
     type STRING, deleted BOOLEAN,
@@ -26,21 +28,8 @@ DDL: Final = """
 """`details` has all fields of the key and value of a record that is no commit, as JSON."""
 
 _COMMIT_TYPES: Final = (0, 1)
-_SHORT: Final = struct.Struct(">h")
-_INT: Final = struct.Struct(">i")
 # The fields before and after the metadata, in each version of a commit's value.
-_BEFORE: Final = {
-    0: struct.Struct(">q"),
-    1: struct.Struct(">q"),
-    2: struct.Struct(">q"),
-    3: struct.Struct(">qi"),
-}
-_AFTER: Final = {
-    0: struct.Struct(">q"),
-    1: struct.Struct(">qq"),
-    2: struct.Struct(">q"),
-    3: struct.Struct(">q"),
-}
+_RUNS: Final = {version: fixed_fields.runs(f"OffsetCommitValue.{version}") for version in range(4)}
 _MICROS: Final = 1000
 
 
@@ -90,12 +79,12 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 (of any definition)
 def _quick_commit(key: bytes, value: bytes | None) -> dict[str, Any] | None:
     """The row of a commit in a known layout, None for any other record."""
     try:
-        if _SHORT.unpack_from(key)[0] not in _COMMIT_TYPES:
+        if INT16.unpack_from(key)[0] not in _COMMIT_TYPES:
             return None
-        group, at = _string(key, 2)
+        group, at = _string(key, COMMIT_GROUP_POSITION)
         topic, at = _string(key, at)
-        (partition,) = _INT.unpack_from(key, at)
-        if at + _INT.size != len(key):
+        (partition,) = INT32.unpack_from(key, at)
+        if at + INT32.size != len(key):
             return None
         row: dict[str, Any] = {
             "type": TYPE_NAMES[1],
@@ -105,15 +94,15 @@ def _quick_commit(key: bytes, value: bytes | None) -> dict[str, Any] | None:
             "partition": partition,
         }
         if value is not None:
-            (version,) = _SHORT.unpack_from(value)
-            before, after = _BEFORE[version], _AFTER[version]
-            numbers = before.unpack_from(value, 2)
-            metadata, at = _string(value, 2 + before.size)
-            times = after.unpack_from(value, at)
-            if at + after.size != len(value):
+            (version,) = INT16.unpack_from(value)
+            before, after = _RUNS[version]
+            _, offset, *leader_epoch, _ = before.struct.unpack_from(value)
+            metadata, at = _string(value, before.at("metadata"))
+            times = after.struct.unpack_from(value, at)
+            if at + after.size_bytes != len(value):
                 return None
-            row["offset"] = numbers[0]
-            row["leaderEpoch"] = numbers[1] if version == 3 else None
+            row["offset"] = offset
+            row["leaderEpoch"] = leader_epoch[0] if leader_epoch else None
             row["metadata"] = metadata
             row["commitTimestamp"] = micros(times[0])
             row["expireTimestamp"] = micros(times[1]) if version == 1 else None
@@ -123,7 +112,7 @@ def _quick_commit(key: bytes, value: bytes | None) -> dict[str, Any] | None:
 
 
 def _string(data: bytes, at: int) -> tuple[str, int]:
-    (size,) = _SHORT.unpack_from(data, at)
+    (size,) = INT16.unpack_from(data, at)
     end = at + 2 + size
     if size < 0 or end > len(data):
         raise FormatError("a string does not fit")

@@ -1,44 +1,58 @@
 """Numbers that the readers, writers and definitions of Kafka's log files share.
 
-The module imports nothing, so a fast reader can use the numbers without loading the Construct definitions.
-`klog formats record-batch` shows what they mean; tests hold them equal to the definitions.
+Places and sizes come from the definitions by `fixed_fields`, which does not import them: a fast reader can
+use the numbers without loading Construct. `klog formats record-batch` shows what they mean.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-# Every entry of a segment starts with its offset (8 bytes) and its size (4 bytes). The magic is at the same
+from klog.formats import fixed_fields
+
+_BATCH: Final = fixed_fields.run("RecordBatch")
+_MESSAGE: Final = fixed_fields.run("Message1")
+
+# Every entry of a segment starts with its offset and the size of what follows. The magic is at the same
 # position in all formats.
-ENTRY_PREFIX_BYTES: Final = 12
-MAGIC_POSITION: Final = 16
+ENTRY_SIZE_POSITION: Final = _BATCH.at("batchLength")
+ENTRY_PREFIX_BYTES: Final = _BATCH.after("batchLength")
+MAGIC_POSITION: Final = _BATCH.at("magic")
 
 # Magic 2: positions in the batch header. The crc covers everything from the attributes on.
 MAGIC_V2: Final = 2
-BATCH_CRC_POSITION: Final = 17
-BATCH_ATTRIBUTES_POSITION: Final = 21
+BATCH_LEADER_EPOCH_POSITION: Final = _BATCH.at("partitionLeaderEpoch")
+BATCH_CRC_POSITION: Final = _BATCH.at("crc")
+BATCH_ATTRIBUTES_POSITION: Final = _BATCH.at("attributes")
 BATCH_CRC_FROM: Final = BATCH_ATTRIBUTES_POSITION
-BATCH_LAST_OFFSET_DELTA_POSITION: Final = 23
-BATCH_MAX_TIMESTAMP_POSITION: Final = 35
-BATCH_HEADER_BYTES: Final = 61
+BATCH_LAST_OFFSET_DELTA_POSITION: Final = _BATCH.at("lastOffsetDelta")
+BATCH_BASE_TIMESTAMP_POSITION: Final = _BATCH.at("baseTimestamp")
+BATCH_MAX_TIMESTAMP_POSITION: Final = _BATCH.at("maxTimestamp")
+BATCH_PRODUCER_ID_POSITION: Final = _BATCH.at("producerId")
+BATCH_PRODUCER_EPOCH_POSITION: Final = _BATCH.at("producerEpoch")
+BATCH_BASE_SEQUENCE_POSITION: Final = _BATCH.at("baseSequence")
+BATCH_COUNT_POSITION: Final = _BATCH.at("recordCount")
+BATCH_HEADER_BYTES: Final = _BATCH.size_bytes
 BATCH_LENGTH_OF_HEADER: Final = BATCH_HEADER_BYTES - ENTRY_PREFIX_BYTES
 
 # Magic 0 and 1: the header ends before the key length. The crc covers everything from the magic on.
-MESSAGE_CRC_FROM: Final = MAGIC_POSITION
-MESSAGE_TIMESTAMP_POSITION: Final = 18
-MESSAGE_V0_HEADER_BYTES: Final = 18
-MESSAGE_V1_HEADER_BYTES: Final = 26
-MIN_MESSAGE_SIZE: Final = 14
+MESSAGE_CRC_POSITION: Final = _MESSAGE.at("crc")
+MESSAGE_CRC_FROM: Final = _MESSAGE.after("crc")
+MESSAGE_ATTRIBUTES_POSITION: Final = _MESSAGE.at("attributes")
+MESSAGE_TIMESTAMP_POSITION: Final = _MESSAGE.at("timestamp")
+MESSAGE_V0_HEADER_BYTES: Final = fixed_fields.run("Message0").at("key")
+MESSAGE_V1_HEADER_BYTES: Final = _MESSAGE.at("key")
+MIN_ENTRY_BYTES: Final = fixed_fields.size_bytes("Message0")
+MIN_MESSAGE_SIZE: Final = MIN_ENTRY_BYTES - ENTRY_PREFIX_BYTES
 """Smallest legal size field: a magic 0 message with null key and null value."""
-MIN_ENTRY_BYTES: Final = ENTRY_PREFIX_BYTES + MIN_MESSAGE_SIZE
 
 # Attributes of a batch. A message of magic 0 or 1 has only the codec and the timestamp type.
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
-CODEC_MASK: Final = 0x07
-TIMESTAMP_TYPE_BIT: Final = 0x08
-TRANSACTIONAL_BIT: Final = 0x10
-CONTROL_BIT: Final = 0x20
-DELETE_HORIZON_BIT: Final = 0x40
+CODEC_MASK: Final = fixed_fields.mask("RecordBatch", "codec")
+TIMESTAMP_TYPE_BIT: Final = fixed_fields.mask("RecordBatch", "timestampType")
+TRANSACTIONAL_BIT: Final = fixed_fields.mask("RecordBatch", "isTransactional")
+CONTROL_BIT: Final = fixed_fields.mask("RecordBatch", "isControl")
+DELETE_HORIZON_BIT: Final = fixed_fields.mask("RecordBatch", "hasDeleteHorizon")
 
 NO_TIMESTAMP: Final = -1
 NO_PRODUCER_ID: Final = -1
@@ -46,17 +60,29 @@ NO_PRODUCER_EPOCH: Final = -1
 NO_SEQUENCE: Final = -1
 NO_LEADER_EPOCH: Final = -1
 
-OFFSET_INDEX_ENTRY_BYTES: Final = 8
-TIME_INDEX_ENTRY_BYTES: Final = 12
-TXN_INDEX_ENTRY_BYTES: Final = 34
+OFFSET_INDEX_ENTRY_BYTES: Final = fixed_fields.size_bytes("OffsetIndexEntry")
+TIME_INDEX_ENTRY_BYTES: Final = fixed_fields.size_bytes("TimeIndexEntry")
+TXN_INDEX_ENTRY_BYTES: Final = fixed_fields.size_bytes("AbortedTxn")
 TXN_INDEX_VERSION: Final = 0
 
-SNAPSHOT_HEADER_BYTES: Final = 10
-SNAPSHOT_ENTRY_BYTES: Final = 46
-SNAPSHOT_CRC_FROM: Final = 6
+SNAPSHOT_HEADER_BYTES: Final = fixed_fields.size_bytes("ProducerSnapshot")
+SNAPSHOT_ENTRY_BYTES: Final = fixed_fields.size_bytes("ProducerSnapshot.producers")
+SNAPSHOT_CRC_POSITION: Final = fixed_fields.run("ProducerSnapshot").at("crc")
+SNAPSHOT_COUNT_POSITION: Final = fixed_fields.run("ProducerSnapshot").at("producers")
+SNAPSHOT_CRC_FROM: Final = fixed_fields.run("ProducerSnapshot").after("crc")
 SNAPSHOT_VERSION: Final = 1
 
 CHECKPOINT_VERSION: Final = 0
+
+# Commits in `__consumer_offsets`: sizes without the texts, positions before the first text.
+COMMIT_KEY_VERSION: Final = 1
+COMMIT_KEY_BYTES: Final = fixed_fields.size_bytes("GroupKey.1")
+COMMIT_GROUP_POSITION: Final = fixed_fields.run("GroupKey.1").at("group")
+COMMIT_VALUE_VERSION: Final = 3
+COMMIT_VALUE_BYTES: Final = fixed_fields.size_bytes("OffsetCommitValue.3")
+COMMIT_OFFSET_POSITION: Final = fixed_fields.run("OffsetCommitValue.3").at("offset")
+COMMIT_LEADER_EPOCH_POSITION: Final = fixed_fields.run("OffsetCommitValue.3").at("leaderEpoch")
+COMMIT_METADATA_POSITION: Final = fixed_fields.run("OffsetCommitValue.3").at("metadata")
 
 INT16_MAX: Final = 2**15 - 1
 INT32_MAX: Final = 2**31 - 1
@@ -72,6 +98,10 @@ CONTROL_TYPES: Final = (
     "KRAFT_VERSION",
     "KRAFT_VOTERS",
 )
+CONTROL_TYPE_POSITION: Final = fixed_fields.run("ControlKey").at("type")
+CONTROL_KEY_BYTES: Final = fixed_fields.size_bytes("ControlKey")
+CONTROL_EPOCH_POSITION: Final = fixed_fields.run("EndTxnMarker").at("coordinatorEpoch")
+CONTROL_MARKER_BYTES: Final = fixed_fields.size_bytes("EndTxnMarker")
 CONTROL_ABORT: Final = 0
 CONTROL_COMMIT: Final = 1
 

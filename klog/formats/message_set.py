@@ -21,8 +21,10 @@ from klog.formats.checksums import crc32
 from klog.formats.compression import DEFAULT_LIMIT_BYTES, compress, decompress
 from klog.formats.constants import (
     CODECS,
-    ENTRY_PREFIX_BYTES,
     MESSAGE_CRC_FROM,
+    MESSAGE_CRC_POSITION,
+    MESSAGE_V0_HEADER_BYTES,
+    MESSAGE_V1_HEADER_BYTES,
     MIN_ENTRY_BYTES,
     MIN_MESSAGE_SIZE,
 )
@@ -75,9 +77,9 @@ def require_crc(data: Bytes, position_bytes: int) -> None:
     """
     if len(data) < MIN_ENTRY_BYTES:
         return
-    stored = int.from_bytes(data[ENTRY_PREFIX_BYTES:MESSAGE_CRC_FROM], "big")
+    stored = int.from_bytes(data[MESSAGE_CRC_POSITION:MESSAGE_CRC_FROM], "big")
     computed = crc32(memoryview(data)[MESSAGE_CRC_FROM:])
-    binary.require_crc(TITLE, stored, computed, position_bytes + ENTRY_PREFIX_BYTES)
+    binary.require_crc(TITLE, stored, computed, position_bytes + MESSAGE_CRC_POSITION)
 
 
 def build(message: c.Container) -> bytes:
@@ -90,7 +92,9 @@ def build(message: c.Container) -> bytes:
 def sealed(offset: int, body: dict[str, Any]) -> c.Container:
     """A message with the size and the crc of its body (magic, attributes, timestamp, key, value)."""
     value = c.Container(offset=offset, size=0, body=c.Container(crc=0, **body))
-    overhead = MIN_MESSAGE_SIZE + (8 if body["magic"] == 1 else 0)
+    overhead = MIN_MESSAGE_SIZE
+    if body["magic"] == 1:
+        overhead += MESSAGE_V1_HEADER_BYTES - MESSAGE_V0_HEADER_BYTES
     value["size"] = overhead + len(body["key"] or b"") + len(body["value"] or b"")
     value["body"]["crc"] = crc32(build(value)[MESSAGE_CRC_FROM:])
     return value

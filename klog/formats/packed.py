@@ -1,7 +1,7 @@
 """The fixed-size parts of Kafka's log files as `struct.Struct`s, for readers and writers that must be fast.
 
-The Construct definitions (`record_batch`, `offset_index`, `time_index`, `transaction_index`,
-`producer_snapshot`, `control_records`) say what the fields mean. Tests hold both equal.
+The definitions say what the fields mean: `klog formats` prints them. `fixed_fields` has their order and
+types.
 """
 
 from __future__ import annotations
@@ -9,40 +9,29 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-# The first 12 bytes of each entry of a segment: offset, size of what follows.
-ENTRY_PREFIX: Final = struct.Struct(">qi")
+from klog.formats import fixed_fields
 
-# Magic 2: base offset, batch length, partition leader epoch, magic, crc, attributes, last offset delta,
-# base timestamp, max timestamp, producer id, producer epoch, base sequence, record count.
-BATCH_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+_BATCH: Final = fixed_fields.run("RecordBatch")
 
-# The first fields of `BATCH_HEADER`: up to the magic, and up to the last offset delta.
-BATCH_HEADER_TO_MAGIC: Final = struct.Struct(">qiib")
-BATCH_HEADER_TO_LAST_OFFSET_DELTA: Final = struct.Struct(">qiibIhi")
+ENTRY_PREFIX: Final = _BATCH.through("batchLength")
+BATCH_HEADER: Final = _BATCH.struct
+BATCH_HEADER_TO_MAGIC: Final = _BATCH.through("magic")
+BATCH_HEADER_TO_LAST_OFFSET_DELTA: Final = _BATCH.through("lastOffsetDelta")
+BATCH_HEADER_TO_LEADER_EPOCH: Final = _BATCH.through("partitionLeaderEpoch")
+"""What a leader sets when it appends a batch."""
 
-# The fields that a leader sets when it appends a batch: base offset, batch length, partition leader epoch.
-BATCH_HEADER_TO_LEADER_EPOCH: Final = struct.Struct(">qii")
+MESSAGE_FIELDS: Final = fixed_fields.run("Message1").only("crc", "attributes", "timestamp")
+"""Of a message of magic 1; in magic 0 there is no timestamp, but as many bytes."""
 
-# Relative offset, position.
-OFFSET_INDEX_ENTRY: Final = struct.Struct(">ii")
+OFFSET_INDEX_ENTRY: Final = fixed_fields.run("OffsetIndexEntry").struct
+TIME_INDEX_ENTRY: Final = fixed_fields.run("TimeIndexEntry").struct
+TXN_INDEX_ENTRY: Final = fixed_fields.run("AbortedTxn").struct
+SNAPSHOT_HEADER: Final = fixed_fields.run("ProducerSnapshot").struct
+SNAPSHOT_ENTRY: Final = fixed_fields.run("ProducerSnapshot.producers").struct
+CONTROL_KEY: Final = fixed_fields.run("ControlKey").struct
+END_TXN_MARKER: Final = fixed_fields.run("EndTxnMarker").struct
 
-# Timestamp in ms, relative offset.
-TIME_INDEX_ENTRY: Final = struct.Struct(">qi")
-
-# Version, producer id, first offset, last offset, last stable offset.
-TXN_INDEX_ENTRY: Final = struct.Struct(">hqqqq")
-
-# Version, crc, number of entries.
-SNAPSHOT_HEADER: Final = struct.Struct(">hIi")
-
-# Producer id, producer epoch, last sequence, last offset, offset delta, timestamp, coordinator epoch,
-# first offset of the current transaction.
-SNAPSHOT_ENTRY: Final = struct.Struct(">qhiqiqiq")
-
-# Key of a control record: version, type. Value of an end transaction marker: version, coordinator epoch.
-CONTROL_KEY: Final = struct.Struct(">hh")
-END_TXN_MARKER: Final = struct.Struct(">hi")
-
+INT8: Final = struct.Struct(">b")
 INT16: Final = struct.Struct(">h")
 INT32: Final = struct.Struct(">i")
 INT64: Final = struct.Struct(">q")

@@ -13,7 +13,7 @@ import construct as c
 
 from klog.formats import binary
 from klog.formats.checksums import crc32c
-from klog.formats.constants import SNAPSHOT_CRC_FROM, SNAPSHOT_VERSION
+from klog.formats.constants import SNAPSHOT_CRC_FROM, SNAPSHOT_CRC_POSITION, SNAPSHOT_VERSION
 from klog.formats.errors import FormatError
 from klog.formats.primitives import SizedArray
 from klog.formats.values import Bytes
@@ -44,7 +44,7 @@ def parse(data: Bytes) -> c.Container:
     if computed != snapshot.crc:
         raise FormatError(
             f"{TITLE}: crc is {snapshot.crc}, but its bytes give {computed}",
-            position_bytes=2,
+            position_bytes=SNAPSHOT_CRC_POSITION,
             cure="a broker takes the next older one; `klog rebuild-index --snapshots` rebuilds it",
         )
     return snapshot

@@ -16,6 +16,7 @@ from klog.formats import binary, message_set, record_batch
 from klog.formats.constants import (
     BATCH_HEADER_BYTES,
     ENTRY_PREFIX_BYTES,
+    ENTRY_SIZE_POSITION,
     MAGIC_POSITION,
     MIN_ENTRY_BYTES,
 )
@@ -25,8 +26,6 @@ from klog.formats.structures import Filled
 from klog.formats.values import Bytes, Value
 
 TITLE: Final = "log segment"
-
-_SIZE_POSITION: Final = 8
 
 
 class ByMagic(c.Construct):  # type: ignore[misc]
@@ -99,11 +98,11 @@ def _entry_size(rest: memoryview, here: int) -> int:
             position_bytes=here,
             cure="a write was cut off; recovery cuts the segment here",
         )
-    size = ENTRY_PREFIX_BYTES + int(INT32.unpack_from(rest, _SIZE_POSITION)[0])
+    size = ENTRY_PREFIX_BYTES + int(INT32.unpack_from(rest, ENTRY_SIZE_POSITION)[0])
     if size < (BATCH_HEADER_BYTES if rest[MAGIC_POSITION] == 2 else MIN_ENTRY_BYTES):
         raise CorruptRecordError(
             f"{TITLE}: a batch of {size} bytes is smaller than its header",
-            position_bytes=here + _SIZE_POSITION,
+            position_bytes=here + ENTRY_SIZE_POSITION,
             cure="nothing after it can be found; recovery cuts the segment here",
         )
     if size > len(rest):

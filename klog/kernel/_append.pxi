@@ -24,14 +24,14 @@ def seek(data, int64_t offset):
         found = -1
         while buffer.size - at > MAGIC_POSITION:
             p = buffer.start + at
-            follows = <int32_t>be32(p + 8)
+            follows = <int32_t>be32(p + ENTRY_SIZE_POSITION)
             if follows < MIN_MESSAGE_SIZE:
                 break
             last = <int64_t>be64(p)
             if <int8_t>p[MAGIC_POSITION] >= 2:
                 if buffer.size - at < BATCH_LAST_OFFSET_DELTA_POSITION + 4:
                     break
-                last = wrapping_sum(last, <int32_t>be32(p + 23))
+                last = wrapping_sum(last, <int32_t>be32(p + BATCH_LAST_OFFSET_DELTA_POSITION))
             if last >= offset:
                 found = at
                 break

@@ -15,7 +15,7 @@ from klog.formats.errors import CorruptRecordError, UsageError
 include "_columns.pxi"
 include "_records.pxi"
 include "_varint.pxi"
-include "_constants.pxi"
+include "_derived.pxi"
 include "_siphash.pxi"
 
 IMPLEMENTATION = "cython"

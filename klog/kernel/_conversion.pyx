@@ -14,7 +14,7 @@ from klog.formats.errors import CorruptRecordError, UsageError
 include "_columns.pxi"
 include "_records.pxi"
 include "_varint.pxi"
-include "_constants.pxi"
+include "_derived.pxi"
 include "_numbers.pxi"
 include "_record_writing.pxi"
 
@@ -375,15 +375,16 @@ def upgrade(payload, table, records, int64_t leader_epoch):
                     <int64_t>(<uint64_t>rows.timestamp[row] - <uint64_t>timestamp),
                 )
             put64(out, base)
-            put32(out + 8, p - out - ENTRY_PREFIX_BYTES)
-            put32(out + 12, leader_epoch)
+            put32(out + ENTRY_SIZE_POSITION, p - out - ENTRY_PREFIX_BYTES)
+            put32(out + BATCH_LEADER_EPOCH_POSITION, leader_epoch)
             out[MAGIC_POSITION] = 2
-            put16(out + BATCH_CRC_FROM, attributes)
+            put16(out + BATCH_ATTRIBUTES_POSITION, attributes)
             put32(out + BATCH_LAST_OFFSET_DELTA_POSITION, previous - base)
-            put64(out + 27, timestamp)
-            put64(out + 35, largest)
-            memset(out + 43, 0xFF, 14)  # no producer
-            put32(out + 57, last - first)
+            put64(out + BATCH_BASE_TIMESTAMP_POSITION, timestamp)
+            put64(out + BATCH_MAX_TIMESTAMP_POSITION, largest)
+            # No producer.
+            memset(out + BATCH_PRODUCER_ID_POSITION, 0xFF, BATCH_COUNT_POSITION - BATCH_PRODUCER_ID_POSITION)
+            put32(out + BATCH_COUNT_POSITION, last - first)
             first = last
     finally:
         PyBuffer_Release(&buffer.view)

@@ -12,7 +12,7 @@ cdef bint read_fields(
     const uint8_t *data, int64_t at, int64_t end, int64_t magic, Fields *fields
 ) noexcept nogil:
     """False if key and value do not fit the message, which takes the bytes from `at` to `end`."""
-    cdef int64_t cursor = at + (18 if magic == 0 else 26)
+    cdef int64_t cursor = at + (MESSAGE_V0_HEADER_BYTES if magic == 0 else MESSAGE_V1_HEADER_BYTES)
     if cursor + 4 > end:
         return False
     fields.key_size = <int32_t>be32(data + cursor)
@@ -60,7 +60,7 @@ cdef bint decode_message(
     out.headers_start[n] = end
     out.header_count[n] = 0
     out.record_size[n] = end - at
-    out.crc[n] = be32(buffer.start + at + 12)
+    out.crc[n] = be32(buffer.start + at + MESSAGE_CRC_POSITION)
     out.valid[n] = computed == out.crc[n]
     out.rows += 1
     return True
@@ -82,7 +82,7 @@ cdef FoundMessages find_messages(const Buffer *buffer) noexcept nogil:
     found.messages = 0
     found.bad_size = False
     while buffer.size - found.stop >= ENTRY_PREFIX_BYTES:
-        follows = <int32_t>be32(buffer.start + found.stop + 8)
+        follows = <int32_t>be32(buffer.start + found.stop + ENTRY_SIZE_POSITION)
         if follows < MIN_MESSAGE_SIZE:
             found.bad_size = True
             found.follows = follows
@@ -146,16 +146,16 @@ cdef int append_inner(
     cdef const uint8_t *p
     while at < stop:
         p = buffer.start + at
-        end = at + <int64_t><int32_t>be32(p + 8) + ENTRY_PREFIX_BYTES
+        end = at + <int64_t><int32_t>be32(p + ENTRY_SIZE_POSITION) + ENTRY_PREFIX_BYTES
         magic = p[MAGIC_POSITION]
-        if p[MAGIC_POSITION + 1] & CODEC_MASK:
+        if p[MESSAGE_ATTRIBUTES_POSITION] & CODEC_MASK:
             failure.fault = INNER_COMPRESSED
             return 0
         timestamp = -1
         if magic == 1 and log_append_time:
             timestamp = batches.max_timestamp[row]
         elif magic != 0:
-            timestamp = <int64_t>be64(p + 18)
+            timestamp = <int64_t>be64(p + MESSAGE_TIMESTAMP_POSITION)
         offset = wrapping_sum(<int64_t>be64(p), shift)
         if not decode_message(buffer, at, end, magic, row, offset, timestamp, out, failure):
             return 0

@@ -14,7 +14,7 @@ IMPLEMENTATION = "cython"
 
 include "_columns.pxi"
 include "_varint.pxi"
-include "_constants.pxi"
+include "_derived.pxi"
 
 
 cdef int check_rows(Py_ssize_t first, Py_ssize_t last, Py_ssize_t rows) except -1:

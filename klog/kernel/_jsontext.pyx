@@ -169,12 +169,12 @@ cdef const char *control_name(long long kind) noexcept:
 
 cdef void put_json_control(Out *o, const Records *r, Py_ssize_t row, const Payload *p) noexcept:
     cdef long long kind = -1
-    if r.key_size[row] >= 4:
-        kind = int16_at(p.data + r.key_start[row] + 2)
+    if r.key_size[row] >= CONTROL_KEY_BYTES:
+        kind = int16_at(p.data + r.key_start[row] + CONTROL_TYPE_POSITION)
     put(o, control_name(kind))
     put(o, ',"coordinatorEpoch":')
-    if 0 <= kind <= 1 and r.value_size[row] >= 6:
-        put_int(o, int32_at(p.data + r.value_start[row] + 2))
+    if 0 <= kind <= 1 and r.value_size[row] >= CONTROL_MARKER_BYTES:
+        put_int(o, int32_at(p.data + r.value_start[row] + CONTROL_EPOCH_POSITION))
     else:
         put(o, "null")
 

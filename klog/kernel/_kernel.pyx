@@ -17,7 +17,7 @@ IMPLEMENTATION = "cython"
 include "_columns.pxi"
 include "_records.pxi"
 include "_varint.pxi"
-include "_constants.pxi"
+include "_derived.pxi"
 include "_numbers.pxi"
 include "_record_checks.pxi"
 
@@ -57,7 +57,7 @@ cdef FoundBatches find_batches(const uint8_t *data, int64_t end, bint final) noe
     found.bad_size = False
     found.size_field = 0
     while end - at > MAGIC_POSITION + 1:
-        follows = <int32_t>be32(data + at + 8)
+        follows = <int32_t>be32(data + at + ENTRY_SIZE_POSITION)
         if follows < MIN_MESSAGE_SIZE:
             found.bad_size = True
             found.size_field = follows
@@ -93,7 +93,7 @@ def scan(data, int64_t origin, bint final, table):
         for row in range(found.batches):
             p = buffer.start + at
             batches.position[row] = origin + at
-            batches.size[row] = <int64_t><int32_t>be32(p + 8) + ENTRY_PREFIX_BYTES
+            batches.size[row] = <int64_t><int32_t>be32(p + ENTRY_SIZE_POSITION) + ENTRY_PREFIX_BYTES
             batches.magic[row] = <int8_t>p[MAGIC_POSITION]
             at += batches.size[row]
             if batches.magic[row] < 2:
@@ -115,29 +115,29 @@ def scan(data, int64_t origin, bint final, table):
 
 
 cdef inline void put_v2(Batches *batches, Py_ssize_t row, const uint8_t *p) noexcept nogil:
-    """`p` points at the 61 bytes of a header."""
+    """`p` points at a whole header."""
     batches.base_offset[row] = <int64_t>be64(p)
-    batches.last_offset[row] = wrapping_sum(<int64_t>be64(p), <int32_t>be32(p + 23))
-    batches.crc[row] = be32(p + 17)
-    batches.attributes[row] = <int16_t>be16(p + 21)
-    batches.count[row] = <int32_t>be32(p + 57)
-    batches.base_timestamp[row] = <int64_t>be64(p + 27)
-    batches.max_timestamp[row] = <int64_t>be64(p + 35)
-    batches.producer_id[row] = <int64_t>be64(p + 43)
-    batches.producer_epoch[row] = <int16_t>be16(p + 51)
-    batches.base_sequence[row] = <int32_t>be32(p + 53)
-    batches.leader_epoch[row] = <int32_t>be32(p + 12)
+    batches.last_offset[row] = wrapping_sum(<int64_t>be64(p), <int32_t>be32(p + BATCH_LAST_OFFSET_DELTA_POSITION))
+    batches.crc[row] = be32(p + BATCH_CRC_POSITION)
+    batches.attributes[row] = <int16_t>be16(p + BATCH_ATTRIBUTES_POSITION)
+    batches.count[row] = <int32_t>be32(p + BATCH_COUNT_POSITION)
+    batches.base_timestamp[row] = <int64_t>be64(p + BATCH_BASE_TIMESTAMP_POSITION)
+    batches.max_timestamp[row] = <int64_t>be64(p + BATCH_MAX_TIMESTAMP_POSITION)
+    batches.producer_id[row] = <int64_t>be64(p + BATCH_PRODUCER_ID_POSITION)
+    batches.producer_epoch[row] = <int16_t>be16(p + BATCH_PRODUCER_EPOCH_POSITION)
+    batches.base_sequence[row] = <int32_t>be32(p + BATCH_BASE_SEQUENCE_POSITION)
+    batches.leader_epoch[row] = <int32_t>be32(p + BATCH_LEADER_EPOCH_POSITION)
 
 
 cdef inline void put_legacy(Batches *batches, Py_ssize_t row, const uint8_t *p) noexcept nogil:
-    """`p` points at the 26 bytes or more of a message."""
+    """`p` points at a message, which has at least `MIN_ENTRY_BYTES`."""
     cdef int64_t timestamp = -1
     if batches.magic[row] != 0:
-        timestamp = <int64_t>be64(p + 18)
+        timestamp = <int64_t>be64(p + MESSAGE_TIMESTAMP_POSITION)
     batches.last_offset[row] = <int64_t>be64(p)
-    batches.base_offset[row] = -1 if p[17] & CODEC_MASK else batches.last_offset[row]
-    batches.crc[row] = be32(p + 12)
-    batches.attributes[row] = p[17]
+    batches.base_offset[row] = -1 if p[MESSAGE_ATTRIBUTES_POSITION] & CODEC_MASK else batches.last_offset[row]
+    batches.crc[row] = be32(p + MESSAGE_CRC_POSITION)
+    batches.attributes[row] = p[MESSAGE_ATTRIBUTES_POSITION]
     batches.count[row] = -1
     batches.base_timestamp[row] = timestamp
     batches.max_timestamp[row] = timestamp

@@ -12,6 +12,7 @@ from klog.formats.constants import (
     BATCH_HEADER_BYTES,
     CODEC_MASK,
     ENTRY_PREFIX_BYTES,
+    MAGIC_POSITION,
     MESSAGE_CRC_FROM,
     MESSAGE_V0_HEADER_BYTES,
     MESSAGE_V1_HEADER_BYTES,
@@ -20,7 +21,7 @@ from klog.formats.constants import (
     TIMESTAMP_TYPE_BIT,
 )
 from klog.formats.errors import CorruptRecordError, UsageError
-from klog.formats.packed import ENTRY_PREFIX
+from klog.formats.packed import ENTRY_PREFIX, INT32, MESSAGE_FIELDS
 from klog.formats.wrapping import wrap_int64
 from klog.kernel.columns import BatchTable, RecordTable
 
@@ -127,21 +128,17 @@ def _fail(records: RecordTable, row: int, problem: str) -> None:
 # Magic 0 and 1
 
 
-def _int32(view: memoryview, at: int) -> int:
-    return int.from_bytes(view[at : at + 4], "big", signed=True)
-
-
 def _message_fields(view: memoryview, at: int, end: int, magic: int) -> tuple[int, int, int, int] | None:
     """Key start and size, value start and size of the message at `at`; None if they do not fit it."""
     cursor = at + (MESSAGE_V0_HEADER_BYTES if magic == 0 else MESSAGE_V1_HEADER_BYTES)
     if cursor + 4 > end:
         return None
-    key_size = max(_int32(view, cursor), -1)
+    key_size = max(INT32.unpack_from(view, cursor)[0], -1)
     key_start = cursor + 4
     cursor = key_start + max(key_size, 0)
     if cursor + 4 > end:
         return None
-    value_size = max(_int32(view, cursor), -1)
+    value_size = max(INT32.unpack_from(view, cursor)[0], -1)
     value_start = cursor + 4
     if value_start + max(value_size, 0) > end:
         return None
@@ -162,7 +159,7 @@ def _append_message(
     if fields is None:
         _fail(records, row, "message has a key or value that does not fit it")
         return False
-    crc = int.from_bytes(view[at + 12 : at + 16], "big")
+    crc, _, _ = MESSAGE_FIELDS.unpack_from(view, at)
     key_start, key_size, value_start, value_size = fields
     records.batch.append(row)
     records.offset.append(offset)
@@ -233,15 +230,16 @@ def _append_inner(
     while at < stop:
         offset, follows = ENTRY_PREFIX.unpack_from(view, at)
         end = at + follows + ENTRY_PREFIX_BYTES
-        magic = view[at + 16]
-        if view[at + 17] & CODEC_MASK:
+        magic = view[at + MAGIC_POSITION]
+        _, attributes, stored_timestamp = MESSAGE_FIELDS.unpack_from(view, at)
+        if attributes & CODEC_MASK:
             _fail(records, row, "inner message is compressed itself")
             return
         timestamp = -1
         if magic == 1 and log_append_time:
             timestamp = table.max_timestamp[row]
         elif magic != 0:
-            timestamp = int.from_bytes(view[at + 18 : at + 26], "big", signed=True)
+            timestamp = stored_timestamp
         if not _append_message(view, at, end, magic, row, wrap_int64(offset + shift), timestamp, records):
             return
         at = end

@@ -14,6 +14,7 @@ from typing import Final
 
 from klog.formats.checksums import Bytes
 from klog.formats.constants import CODEC_MASK, CONTROL_TYPES, DELETE_HORIZON_BIT, TRANSACTIONAL_BIT
+from klog.formats.packed import CONTROL_KEY, END_TXN_MARKER
 from klog.kernel._pytext import (
     AUTO,
     BASE64,
@@ -62,14 +63,12 @@ def _shown(view: memoryview, start: int, size: int, mode: int) -> str:
 
 def _control(records: RecordTable, row: int, view: memoryview) -> str:
     kind = -1
-    if records.key_size[row] >= 4:
-        at = records.key_start[row] + 2
-        kind = int.from_bytes(view[at : at + 2], "big", signed=True)
+    if records.key_size[row] >= CONTROL_KEY.size:
+        _, kind = CONTROL_KEY.unpack_from(view, records.key_start[row])
     name = CONTROL_TYPES[kind] if 0 <= kind < len(CONTROL_TYPES) else "UNKNOWN"
     epoch = "null"
-    if kind in (0, 1) and records.value_size[row] >= 6:
-        at = records.value_start[row] + 2
-        epoch = str(int.from_bytes(view[at : at + 4], "big", signed=True))
+    if kind in (0, 1) and records.value_size[row] >= END_TXN_MARKER.size:
+        epoch = str(END_TXN_MARKER.unpack_from(view, records.value_start[row])[1])
     return f'"controlType":"{name}","coordinatorEpoch":{epoch}'
 
 

@@ -22,7 +22,7 @@ from klog.formats.constants import (
     MIN_MESSAGE_SIZE,
 )
 from klog.formats.errors import UsageError
-from klog.formats.packed import BATCH_HEADER, ENTRY_PREFIX
+from klog.formats.packed import BATCH_HEADER, ENTRY_PREFIX, MESSAGE_FIELDS
 from klog.formats.wrapping import wrap_int64
 from klog.kernel._pyappend import check_records, seek
 from klog.kernel._pydecode import batch_bounds, decode, decode_payload, headers, payload_span
@@ -115,11 +115,10 @@ def _append_v2(table: BatchTable, view: memoryview, at: int, position: int, size
 def _append_legacy(
     table: BatchTable, view: memoryview, at: int, position: int, offset: int, size: int, magic: int
 ) -> None:
-    crc = int.from_bytes(view[at + 12 : at + 16], "big")
-    attributes = view[at + 17]
-    timestamp = -1
-    if magic != 0:  # the smallest entry contains this field, but not its key
-        timestamp = int.from_bytes(view[at + 18 : at + 26], "big", signed=True)
+    # The smallest entry contains the timestamp, but not the key of one that has a timestamp.
+    crc, attributes, timestamp = MESSAGE_FIELDS.unpack_from(view, at)
+    if magic == 0:
+        timestamp = -1
     compressed = attributes & CODEC_MASK
     table.position.append(position)
     table.size.append(size)

@@ -20,6 +20,7 @@ from klog.formats.constants import (
     TRANSACTIONAL_BIT,
 )
 from klog.formats.errors import FormatError
+from klog.formats.packed import CONTROL_KEY, END_TXN_MARKER, INT32
 from klog.formats.wrapping import sequence_after, wrap_int32, wrap_int64
 from klog.kernel.columns import BatchTable, RecordTable
 
@@ -157,33 +158,28 @@ def _batch_line(table: BatchTable, row: int) -> str:
     )
 
 
-def _int16(view: memoryview, at: int) -> int:
-    return int.from_bytes(view[at : at + 2], "big", signed=True)
-
-
 def _is_plain_control(records: RecordTable, row: int, view: memoryview) -> bool:
-    key, value = records.key_start[row], records.value_start[row]
-    if records.key_size[row] < 4 or _int16(view, key) < 0:
+    if records.key_size[row] < CONTROL_KEY.size:
         return False
-    kind = _int16(view, key + 2)
-    if kind in (0, 1):
-        return records.value_size[row] >= 6 and _int16(view, value) >= 0
-    return not 3 <= kind <= 6
+    version, kind = CONTROL_KEY.unpack_from(view, records.key_start[row])
+    if version >= 0 and kind in (0, 1):
+        fits = records.value_size[row] >= END_TXN_MARKER.size
+        return fits and END_TXN_MARKER.unpack_from(view, records.value_start[row])[0] >= 0
+    return version >= 0 and not 3 <= kind <= 6
 
 
 def _control(records: RecordTable, row: int, view: memoryview) -> str:
-    kind = _int16(view, records.key_start[row] + 2)
+    _, kind = CONTROL_KEY.unpack_from(view, records.key_start[row])
     if kind in (0, 1):
-        at = records.value_start[row] + 2
-        epoch = int.from_bytes(view[at : at + 4], "big", signed=True)
+        _, epoch = END_TXN_MARKER.unpack_from(view, records.value_start[row])
         return f" endTxnMarker: {('ABORT', 'COMMIT')[kind]} coordinatorEpoch: {epoch}"
     return f" controlType: {'LEADER_CHANGE' if kind == 2 else 'UNKNOWN'}({kind})"
 
 
 def _shown_size(magic: int, start: int, size: int, view: memoryview) -> int:
     """For messages of magic 0 and 1 the stored size field, even if it is not plausible."""
-    if magic < 2 and 4 <= start <= len(view):
-        return int.from_bytes(view[start - 4 : start], "big", signed=True)
+    if magic < 2 and INT32.size <= start <= len(view):
+        return int(INT32.unpack_from(view, start - INT32.size)[0])
     return size
 
 

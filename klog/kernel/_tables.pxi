@@ -1,6 +1,6 @@
 # Shared by the text kernels: the columns of the tables as pointers, and the fields that both kinds of text show.
 
-include "_constants.pxi"
+include "_derived.pxi"
 
 cdef struct Batches:
     Py_ssize_t rows

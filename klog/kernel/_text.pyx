@@ -73,19 +73,19 @@ cdef int put_kafka_headers(Out *o, const Payload *p, Py_ssize_t at, long long co
 cdef bint plain_control(const Records *r, Py_ssize_t row, const Payload *p) noexcept:
     """Whether this control record is shown by `put_kafka_control`: else its bytes are wrong or need schemas."""
     cdef long long kind
-    if r.key_size[row] < 4 or int16_at(p.data + r.key_start[row]) < 0:
+    if r.key_size[row] < CONTROL_KEY_BYTES or int16_at(p.data + r.key_start[row]) < 0:
         return False
-    kind = int16_at(p.data + r.key_start[row] + 2)
+    kind = int16_at(p.data + r.key_start[row] + CONTROL_TYPE_POSITION)
     if kind == 0 or kind == 1:
-        return r.value_size[row] >= 6 and int16_at(p.data + r.value_start[row]) >= 0
+        return r.value_size[row] >= CONTROL_MARKER_BYTES and int16_at(p.data + r.value_start[row]) >= 0
     return not 3 <= kind <= 6
 
 
 cdef void put_kafka_control(Out *o, const Records *r, Py_ssize_t row, const Payload *p) noexcept:
-    cdef long long kind = int16_at(p.data + r.key_start[row] + 2)
+    cdef long long kind = int16_at(p.data + r.key_start[row] + CONTROL_TYPE_POSITION)
     if kind == 0 or kind == 1:
         put(o, " endTxnMarker: ABORT" if kind == 0 else " endTxnMarker: COMMIT")
-        put_field(o, " coordinatorEpoch: ", int32_at(p.data + r.value_start[row] + 2))
+        put_field(o, " coordinatorEpoch: ", int32_at(p.data + r.value_start[row] + CONTROL_EPOCH_POSITION))
     else:
         put_field(o, " controlType: LEADER_CHANGE(" if kind == 2 else " controlType: UNKNOWN(", kind)
         put(o, ")")

@@ -31,9 +31,9 @@ _VERSION: Final = 0
 
 # The record of a marker as brokers write it: its size, attributes, deltas of timestamp and offset, size of
 # the key and the key, size of the value and the value, number of headers. Sizes are zigzag varints of a byte.
-_USUAL_RECORD: Final = struct.Struct(">5BhhBhiB")
-_USUAL_BEGIN: Final = [0x20, 0, 0, 0, 0x08, _VERSION]
-_USUAL_VALUE_SIZE: Final = 0x0C
+_USUAL_RECORD: Final = struct.Struct(f">5B{CONTROL_KEY.format[1:]}B{END_TXN_MARKER.format[1:]}B")
+_USUAL_BEGIN: Final = [2 * (_USUAL_RECORD.size - 1), 0, 0, 0, 2 * CONTROL_KEY.size, _VERSION]
+_USUAL_VALUE_SIZE: Final = 2 * END_TXN_MARKER.size
 _USUAL_BATCH_BYTES: Final = BATCH_HEADER_BYTES + _USUAL_RECORD.size
 
 

@@ -18,7 +18,7 @@ from klog.formats.checksums import crc32c
 IMPLEMENTATION = "cython"
 
 include "../kernel/_varint.pxi"
-include "../kernel/_constants.pxi"
+include "../kernel/_derived.pxi"
 include "../kernel/_numbers.pxi"
 include "_fields.pxi"
 
@@ -38,11 +38,7 @@ cdef enum:
     EPOCH_FROM = 6
     INSTANCE_FROM = 7
     FLEXIBLE_FROM = 8
-    HEADER_BYTES = 14  # of a frame: size, key, version, correlation id, size of the client id
-    COMMIT_KEY_VERSION = 1
-    COMMIT_VALUE_VERSION = 3
-    KEY_BYTES = 10  # of a record's key, without its strings
-    VALUE_BYTES = 24  # of a record's value, without its metadata
+    REQUEST_HEAD_BYTES = 14  # of a frame: size, key, version, correlation id, size of the client id
 
 cdef object compute_crc = crc32c
 
@@ -190,10 +186,10 @@ cdef class CommitRun:
         cdef int version, generation
         cdef int16_t client_size
         cdef bint flexible
-        if end - start < HEADER_BYTES:
+        if end - start < REQUEST_HEAD_BYTES:
             return False
         follows = <int32_t>be32(p)
-        if follows < HEADER_BYTES - 4 or follows > end - start - 4 or be16(p + 4) != API_KEY:
+        if follows < REQUEST_HEAD_BYTES - 4 or follows > end - start - 4 or be16(p + 4) != API_KEY:
             return False
         stop = p + 4 + follows
         version = <int16_t>be16(p + 6)
@@ -202,7 +198,7 @@ cdef class CommitRun:
         flexible = version >= FLEXIBLE_FROM
         frame.correlation_id = <int32_t>be32(p + 8)
         client_size = <int16_t>be16(p + 12)
-        p += HEADER_BYTES
+        p += REQUEST_HEAD_BYTES
         if client_size > 0:
             if client_size > stop - p:
                 return False
@@ -436,7 +432,7 @@ cdef class CommitRun:
         for number in range(self.frames):
             frame = &self.frame[number]
             self.put_batch(p, frame, commit, source, now_ms)
-            put32(p + 17, <uint32_t>compute_crc(
+            put32(p + BATCH_CRC_POSITION, <uint32_t>compute_crc(
                 PyMemoryView_FromMemory(
                     <char *>p + BATCH_CRC_FROM, frame.batch_bytes - BATCH_CRC_FROM, PyBUF_READ
                 )
@@ -451,39 +447,41 @@ cdef class CommitRun:
         cdef int group_size = <int>self.group_name.size
         cdef int number
         put64(p, 0)
-        put32(p + 8, frame.batch_bytes - ENTRY_PREFIX_BYTES)
-        put32(p + 12, <uint32_t>-1)  # the leader epoch
-        p[16] = 2  # magic
-        put16(p + 21, 0)  # attributes
-        put32(p + 23, frame.commits - 1)  # the last record's number
-        put64(p + 27, <uint64_t>now_ms)
-        put64(p + 35, <uint64_t>now_ms)
-        put64(p + 43, <uint64_t>-1)  # no producer id
-        put16(p + 51, <uint16_t>-1)  # no producer epoch
-        put32(p + 53, 0)  # the base sequence of commits
-        put32(p + 57, frame.commits)
+        put32(p + ENTRY_SIZE_POSITION, frame.batch_bytes - ENTRY_PREFIX_BYTES)
+        put32(p + BATCH_LEADER_EPOCH_POSITION, <uint32_t>-1)
+        p[MAGIC_POSITION] = MAGIC_V2
+        put16(p + BATCH_ATTRIBUTES_POSITION, 0)
+        put32(p + BATCH_LAST_OFFSET_DELTA_POSITION, frame.commits - 1)
+        put64(p + BATCH_BASE_TIMESTAMP_POSITION, <uint64_t>now_ms)
+        put64(p + BATCH_MAX_TIMESTAMP_POSITION, <uint64_t>now_ms)
+        put64(p + BATCH_PRODUCER_ID_POSITION, <uint64_t>-1)  # none
+        put16(p + BATCH_PRODUCER_EPOCH_POSITION, <uint16_t>-1)
+        put32(p + BATCH_BASE_SEQUENCE_POSITION, 0)  # as commits have it
+        put32(p + BATCH_COUNT_POSITION, frame.commits)
         p += BATCH_HEADER_BYTES
         for number in range(frame.commits):
             p = put_varint(p, record_bytes(number, group_size, commit))
             p[0] = 0  # attributes
             p[1] = 0  # as old as the batch
             p = put_varint(p + 2, number)
-            p = put_varint(p, KEY_BYTES + group_size + commit.name_size)
+            p = put_varint(p, COMMIT_KEY_BYTES + group_size + commit.name_size)
             put16(p, COMMIT_KEY_VERSION)
-            put16(p + 2, <uint16_t>group_size)
-            memcpy(p + 4, group, group_size)
-            p += 4 + group_size
+            put16(p + COMMIT_GROUP_POSITION, <uint16_t>group_size)
+            p += COMMIT_GROUP_POSITION + 2
+            memcpy(p, group, group_size)
+            p += group_size
             put16(p, <uint16_t>commit.name_size)
             memcpy(p + 2, source + commit.name, commit.name_size)
             p += 2 + commit.name_size
             put32(p, <uint32_t>commit.partition)
-            p = put_varint(p + 4, VALUE_BYTES + commit.metadata_size)
+            p = put_varint(p + 4, COMMIT_VALUE_BYTES + commit.metadata_size)
             put16(p, COMMIT_VALUE_VERSION)
-            put64(p + 2, <uint64_t>commit.offset)
-            put32(p + 10, <uint32_t>commit.leader_epoch)
-            put16(p + 14, <uint16_t>commit.metadata_size)
-            memcpy(p + 16, source + commit.metadata, commit.metadata_size)
-            p += 16 + commit.metadata_size
+            put64(p + COMMIT_OFFSET_POSITION, <uint64_t>commit.offset)
+            put32(p + COMMIT_LEADER_EPOCH_POSITION, <uint32_t>commit.leader_epoch)
+            put16(p + COMMIT_METADATA_POSITION, <uint16_t>commit.metadata_size)
+            p += COMMIT_METADATA_POSITION + 2
+            memcpy(p, source + commit.metadata, commit.metadata_size)
+            p += commit.metadata_size
             put64(p, <uint64_t>now_ms)
             p[8] = 0  # no headers
             p += 9
@@ -503,7 +501,7 @@ cdef class CommitRun:
         p = <uint8_t *>PyBytes_AS_STRING(self.batches)
         for number in range(self.frames):
             put64(p, <uint64_t>first_offset)
-            put32(p + 12, <uint32_t>leader_epoch)
+            put32(p + BATCH_LEADER_EPOCH_POSITION, <uint32_t>leader_epoch)
             first_offset += self.frame[number].commits
             p += self.frame[number].batch_bytes
         taken, self.batches = self.batches, b""
@@ -571,6 +569,6 @@ cdef inline uint8_t *put_count(uint8_t *p, int count, bint flexible) noexcept no
 
 cdef inline int record_bytes(int number, int group_size, const Commit *commit) noexcept nogil:
     """The size of a commit's record, without its length in front."""
-    cdef int key = KEY_BYTES + group_size + commit.name_size
-    cdef int value = VALUE_BYTES + commit.metadata_size
+    cdef int key = COMMIT_KEY_BYTES + group_size + commit.name_size
+    cdef int value = COMMIT_VALUE_BYTES + commit.metadata_size
     return 3 + varint_bytes(number) + varint_bytes(key) + key + varint_bytes(value) + value

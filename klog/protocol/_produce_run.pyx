@@ -17,7 +17,7 @@ from klog.formats.checksums import crc32c
 IMPLEMENTATION = "cython"
 
 include "../kernel/_varint.pxi"
-include "../kernel/_constants.pxi"
+include "../kernel/_derived.pxi"
 include "../kernel/_numbers.pxi"
 include "../kernel/_record_checks.pxi"
 include "_fields.pxi"
@@ -31,7 +31,7 @@ cdef enum:
     FIRST_VERSION = 7
     FLEXIBLE_FROM = 9
     LAST_VERSION = 11
-    HEADER_BYTES = 14  # of a frame: size, key, version, correlation id, size of the client id
+    REQUEST_HEAD_BYTES = 14  # of a frame: size, key, version, correlation id, size of the client id
 
 cdef object compute_crc = crc32c
 
@@ -113,10 +113,10 @@ cdef class ProduceRun:
         cdef int16_t client_size
         cdef uint32_t length
         cdef bint flexible
-        if end - start < HEADER_BYTES:
+        if end - start < REQUEST_HEAD_BYTES:
             return False
         follows = <int32_t>be32(p)
-        if follows < HEADER_BYTES - 4 or follows > end - start - 4 or be16(p + 4) != 0:
+        if follows < REQUEST_HEAD_BYTES - 4 or follows > end - start - 4 or be16(p + 4) != 0:
             return False
         stop = p + 4 + follows
         version = <int16_t>be16(p + 6)
@@ -124,7 +124,7 @@ cdef class ProduceRun:
             return False
         flexible = version >= FLEXIBLE_FROM
         client_size = <int16_t>be16(p + 12)
-        p += HEADER_BYTES
+        p += REQUEST_HEAD_BYTES
         if client_size > 0:
             if client_size > stop - p:
                 return False
@@ -219,20 +219,20 @@ cdef class ProduceRun:
         """
         cdef Batch *batch = &self.batches[self.frames]
         cdef CheckedRecords checked
-        cdef int32_t count = <int32_t>be32(p + 57)
+        cdef int32_t count = <int32_t>be32(p + BATCH_COUNT_POSITION)
         if (
             be64(p) != 0
-            or <int64_t><int32_t>be32(p + 8) != size - 12
-            or p[16] != 2
-            or be16(p + 21) != (TRANSACTIONAL_BIT if is_transactional else 0)
+            or <int64_t><int32_t>be32(p + ENTRY_SIZE_POSITION) != size - ENTRY_PREFIX_BYTES
+            or p[MAGIC_POSITION] != MAGIC_V2
+            or be16(p + BATCH_ATTRIBUTES_POSITION) != (TRANSACTIONAL_BIT if is_transactional else 0)
             or count <= 0
-            or <int64_t><int32_t>be32(p + 23) + 1 != count
+            or <int64_t><int32_t>be32(p + BATCH_LAST_OFFSET_DELTA_POSITION) + 1 != count
         ):
             return False
-        batch.producer_id = <int64_t>be64(p + 43)
-        batch.producer_epoch = <int16_t>be16(p + 51)
-        batch.base_sequence = <int32_t>be32(p + 53)
-        batch.max_timestamp = <int64_t>be64(p + 35)
+        batch.producer_id = <int64_t>be64(p + BATCH_PRODUCER_ID_POSITION)
+        batch.producer_epoch = <int16_t>be16(p + BATCH_PRODUCER_EPOCH_POSITION)
+        batch.base_sequence = <int32_t>be32(p + BATCH_BASE_SEQUENCE_POSITION)
+        batch.max_timestamp = <int64_t>be64(p + BATCH_MAX_TIMESTAMP_POSITION)
         if batch.producer_id >= 0 and batch.base_sequence < 0:
             return False
         if is_transactional and (
@@ -243,9 +243,11 @@ cdef class ProduceRun:
             return False
         if <uint32_t>compute_crc(
             PyMemoryView_FromMemory(<char *>p + BATCH_CRC_FROM, size - BATCH_CRC_FROM, PyBUF_READ)
-        ) != be32(p + 17):
+        ) != be32(p + BATCH_CRC_POSITION):
             return False
-        checked = look_through(p + BATCH_HEADER_BYTES, p + size, <int64_t>be64(p + 27), count)
+        checked = look_through(
+            p + BATCH_HEADER_BYTES, p + size, <int64_t>be64(p + BATCH_BASE_TIMESTAMP_POSITION), count
+        )
         if not checked.valid or checked.smallest < -1 or checked.largest != batch.max_timestamp:
             return False
         batch.smallest_timestamp = checked.smallest
@@ -334,7 +336,7 @@ cdef class ProduceRun:
             batch = &self.batches[number]
             memcpy(p, source + batch.position, batch.size)
             put64(p, <uint64_t>first_offset)
-            put32(p + 12, <uint32_t>leader_epoch)
+            put32(p + BATCH_LEADER_EPOCH_POSITION, <uint32_t>leader_epoch)
             first_offset += batch.records
             p += batch.size
         return copy

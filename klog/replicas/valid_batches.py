@@ -11,11 +11,12 @@ from __future__ import annotations
 import operator
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
-from typing import BinaryIO, Final
+from typing import BinaryIO
 
 from klog.formats.checksums import Bytes
 from klog.formats.constants import BATCH_HEADER_BYTES, MAGIC_POSITION
 from klog.formats.errors import CorruptRecordError, DecompressionLimitError, KlogError, StorageError
+from klog.formats.packed import ENTRY_PREFIX
 from klog.kernel import kernel
 from klog.kernel.columns import OFFSET_UNKNOWN, BatchTable
 from klog.replicas.lost_ranges import LostRangeReporter
@@ -29,8 +30,6 @@ from klog.storage.reading.batch_search import (
 )
 from klog.storage.reading.reader import NEWEST_MAGIC, tail_problem
 from klog.storage.reading.select import compact
-
-_OFFSET_BYTES: Final = 8
 
 
 @dataclass
@@ -250,7 +249,7 @@ def _offset_at_start(data: Bytes) -> int | None:
     2."""
     if len(data) < BATCH_HEADER_BYTES or data[MAGIC_POSITION] != NEWEST_MAGIC:
         return None
-    return int.from_bytes(data[:_OFFSET_BYTES], "big", signed=True)
+    return int(ENTRY_PREFIX.unpack_from(data)[0])
 
 
 def _too_large(size_bytes: int, limit_bytes: int) -> KlogError:

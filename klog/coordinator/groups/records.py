@@ -8,13 +8,13 @@ to 3 of the values are read here, later ones through the definitions. Tests hold
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from klog.coordinator.groups.record_versions import NEWEST_VALUE_VERSION
 from klog.coordinator.groups.values import NO_LEADER_EPOCH, NO_TIMESTAMP, CommittedOffset
 from klog.coordinator.runtime.record_fields import FieldReader, write_bytes, write_string
+from klog.formats import fixed_fields
 from klog.formats.names import PartitionKey
 from klog.formats.packed import INT16, INT32, INT64
 
@@ -28,10 +28,12 @@ _STATE_TIME_FROM: Final = 2
 _INSTANCE_ID_FROM: Final = 3
 _FIRST_DEFINED_VERSION: Final = 4
 
-_COMMIT_HEAD: Final = struct.Struct(">hqi")  # version, offset, leader epoch
-_OLD_COMMIT_HEAD: Final = struct.Struct(">hq")  # version, offset
-_TIMESTAMPS: Final = struct.Struct(">qq")  # commit, expiry
-_TIMEOUTS: Final = struct.Struct(">ii")  # rebalance, session
+_COMMIT_HEAD: Final = fixed_fields.run("OffsetCommitValue.3").through("leaderEpoch")
+_OLD_COMMIT_HEAD: Final = fixed_fields.run("OffsetCommitValue.1").through("offset")
+_TIMESTAMPS: Final = fixed_fields.run("OffsetCommitValue.1", "expireTimestamp").struct
+_TIMEOUTS: Final = fixed_fields.run("GroupMetadataValue.3.members", "sessionTimeout").through(
+    "sessionTimeout"
+)
 
 
 class MemberMetadata(NamedTuple):

@@ -13,6 +13,7 @@ from collections.abc import Collection
 from typing import Any, Final, NamedTuple
 
 from klog.coordinator.transactions.values import NO_TIMESTAMP, Producer, TransactionState
+from klog.formats import fixed_fields
 from klog.formats.errors import FormatError
 from klog.formats.names import TopicPartition
 from klog.formats.packed import INT16, INT32
@@ -22,10 +23,8 @@ _VALUE_VERSION: Final = 0
 _NEWEST_DEFINED_VERSION: Final = 1
 _LONGEST_STRING_BYTES: Final = 0x7FFF
 
-# version, producer id, epoch, timeout, status, number of topics (-1: null)
-_HEAD: Final = struct.Struct(">hqhibi")
-_TIMES: Final = struct.Struct(">qq")  # last update, start
-_ONE_PARTITION: Final = struct.Struct(">ii")  # how many numbers follow, the number
+_HEAD: Final = fixed_fields.run("TransactionValue.0").struct
+_TIMES: Final = fixed_fields.run("TransactionValue.0", "transactionLastUpdateTimestampMs").struct
 _NULL_TOPICS: Final = -1
 
 # The states that a record may have: an id that is dead has no record, and fencing is over when it is written.
@@ -91,15 +90,15 @@ def _topics(partitions: Collection[TopicPartition]) -> tuple[bytes, int]:
     """The topics with their partitions, and how many topics they are."""
     if len(partitions) == 1:
         ((topic, number),) = partitions
-        return _string(topic) + _ONE_PARTITION.pack(1, number), 1
+        return _string(topic) + _numbers(number), 1
     by_topic: dict[str, list[int]] = {}
     for topic, number in sorted(partitions):
         by_topic.setdefault(topic, []).append(number)
-    parts = [
-        _string(topic) + struct.pack(f">i{len(numbers)}i", len(numbers), *numbers)
-        for topic, numbers in by_topic.items()
-    ]
-    return b"".join(parts), len(by_topic)
+    return b"".join(_string(topic) + _numbers(*found) for topic, found in by_topic.items()), len(by_topic)
+
+
+def _numbers(*numbers: int) -> bytes:
+    return struct.pack(f">{1 + len(numbers)}i", len(numbers), *numbers)
 
 
 # -- reading -------------------------------------------------------------------------------------------------

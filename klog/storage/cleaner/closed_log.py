@@ -10,9 +10,9 @@ import os
 from dataclasses import dataclass
 
 from klog.config.topic import TopicConfig
-from klog.formats.constants import TIME_INDEX_ENTRY_BYTES
 from klog.formats.errors import StorageError
 from klog.formats.names import FileKind, TopicPartition
+from klog.formats.packed import TIME_INDEX_ENTRY
 from klog.kernel.columns import BatchTable
 from klog.storage.cleaner.source import position_of
 from klog.storage.cleaner.view import LastRecord, LastRecords, LogView, SegmentView
@@ -121,10 +121,10 @@ def _last_timestamp(time_index: bytes) -> int:
     """The timestamp of the last entry. It is the largest of the segment, because a clean stop adds an entry
     for it.
     """
-    if len(time_index) < TIME_INDEX_ENTRY_BYTES:
+    if len(time_index) < TIME_INDEX_ENTRY.size:
         return -1
-    last = time_index[-TIME_INDEX_ENTRY_BYTES:]
-    return int.from_bytes(last[:_TIMESTAMP_BYTES], "big", signed=True)
+    timestamp, _ = TIME_INDEX_ENTRY.unpack_from(time_index, len(time_index) - TIME_INDEX_ENTRY.size)
+    return int(timestamp)
 
 
 def _first_timestamp(path: str) -> int:

@@ -7,28 +7,33 @@ first remaining record, or to the delete horizon. The compression level is the c
 
 from __future__ import annotations
 
-import struct
 from array import array
 from typing import Final
 
-from klog.formats import compression
+from klog.formats import compression, fixed_fields
 from klog.formats.checksums import Bytes, crc32
 from klog.formats.constants import (
     CODEC_MASK,
     CONTROL_BIT,
     DELETE_HORIZON_BIT,
+    ENTRY_PREFIX_BYTES,
     INT32_MAX,
+    MESSAGE_CRC_FROM,
+    MESSAGE_CRC_POSITION,
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
 )
 from klog.formats.errors import CorruptRecordError
-from klog.formats.packed import INT32, INT64
+from klog.formats.packed import INT32, UINT32
 from klog.kernel.batch_builder import BatchFields, assemble, empty_batch
 from klog.kernel.columns import BatchTable, RecordTable
 from klog.kernel.compaction import rewrite
 
-_CRC_AND_AFTER: Final = 4
+_MESSAGE_HEADS: Final = (
+    fixed_fields.run("Message0").through("attributes"),
+    fixed_fields.run("Message1").through("timestamp"),
+)
 
 
 def rebuild(
@@ -161,7 +166,9 @@ def _message(
     offset: int, magic: int, attributes: int, timestamp: int, key: bytes | None, value: bytes | None
 ) -> bytes:
     """One message of magic 0 or 1, as `message_set` defines it; a test holds both equal."""
-    time = INT64.pack(timestamp) if magic else b""
-    body = b"".join((bytes((magic, attributes)), time, _sized(key), _sized(value)))
-    size = _CRC_AND_AFTER + len(body)
-    return struct.pack(">qiI", offset, size, crc32(body)) + body
+    head, fields = _MESSAGE_HEADS[magic], _sized(key) + _sized(value)
+    size = head.size - ENTRY_PREFIX_BYTES + len(fields)
+    times = (timestamp,) if magic else ()
+    message = bytearray(head.pack(offset, size, 0, magic, attributes, *times) + fields)
+    UINT32.pack_into(message, MESSAGE_CRC_POSITION, crc32(memoryview(message)[MESSAGE_CRC_FROM:]))
+    return bytes(message)

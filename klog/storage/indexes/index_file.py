@@ -54,7 +54,6 @@ def read_index(path: str, kind: FileKind, *, sorted_only: bool = False) -> Index
     parts: list[bytes] = []
     end = 0
     entry_bytes = INDEX_ENTRIES[kind].size
-    key_bytes = entry_bytes - 4
     last_key: int | None = None
     with open_for_reading(path) as file:
         for position, chunk in filled_chunks(file, path):
@@ -63,10 +62,11 @@ def read_index(path: str, kind: FileKind, *, sorted_only: bool = False) -> Index
                 return IndexFile(b"".join(parts), _size_bytes(file), complete=False)
             parts.append(chunk)
             end += len(chunk)
-            key = int.from_bytes(chunk[:key_bytes], "big", signed=True)
-            if sorted_only and last_key is not None and key <= last_key:
-                return IndexFile(b"".join(parts), _size_bytes(file), complete=False)
-            last_key = key
+            if sorted_only and len(chunk) >= entry_bytes:
+                key, _ = INDEX_ENTRIES[kind].unpack_from(chunk)
+                if last_key is not None and key <= last_key:
+                    return IndexFile(b"".join(parts), _size_bytes(file), complete=False)
+                last_key = key
         size_bytes = _size_bytes(file)
     if parts:
         used = -(-len(parts[-1].rstrip(b"\0")) // entry_bytes) * entry_bytes

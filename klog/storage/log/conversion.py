@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from klog.config.topic import TopicConfig
 from klog.formats import compression
 from klog.formats.constants import (
+    BATCH_COUNT_POSITION,
     BATCH_HEADER_BYTES,
     CODEC_MASK,
     CONTROL_BIT,
@@ -25,6 +26,7 @@ from klog.formats.constants import (
     TRANSACTIONAL_BIT,
 )
 from klog.formats.errors import FormatError
+from klog.formats.packed import UINT32
 from klog.kernel import kernel
 from klog.kernel.batch_builder import BatchFields, RecordData, assemble, build_batch
 from klog.kernel.columns import BatchTable, RecordTable
@@ -37,7 +39,6 @@ from klog.storage.log.append_values import (
     decompression_refused,
 )
 
-_COUNT_POSITION: Final = BATCH_HEADER_BYTES - 4
 # A few hundred compressed bytes may contain millions of equal records. A record takes a hundred bytes in a
 # table. As an object it takes several hundred and ten microseconds, for which all other clients wait. A
 # normal client with so many records splits its batch after the error.
@@ -63,7 +64,7 @@ def target_codec(config: TopicConfig, codec: int) -> int:
 
 def decoded(data: memoryview, payload: memoryview | bytes) -> tuple[BatchTable, RecordTable]:
     """Header and records of the magic 2 batch `data`; `payload` is its block, decompressed, or `data`."""
-    _require_few(int.from_bytes(data[_COUNT_POSITION:BATCH_HEADER_BYTES], "big"), _MOST_IN_TABLES)
+    _require_few(UINT32.unpack_from(data, BATCH_COUNT_POSITION)[0], _MOST_IN_TABLES)
     table, records = BatchTable(), RecordTable()
     kernel.scan(data, 0, True, table)
     if payload is data:

@@ -19,6 +19,7 @@ from klog.formats.constants import (
     CODEC_MASK,
     CONTROL_BIT,
     ENTRY_PREFIX_BYTES,
+    ENTRY_SIZE_POSITION,
     MAGIC_POSITION,
     MAGIC_V2,
     MIN_MESSAGE_SIZE,
@@ -90,7 +91,7 @@ def require_possible_tail(tail: memoryview) -> None:
     """Check that the bytes after the last whole batch can begin another one. Raises `AppendError`."""
     if len(tail) < ENTRY_PREFIX_BYTES:
         return
-    size = int.from_bytes(tail[8:ENTRY_PREFIX_BYTES], "big", signed=True)
+    size = int.from_bytes(tail[ENTRY_SIZE_POSITION:ENTRY_PREFIX_BYTES], "big", signed=True)
     if size < MIN_MESSAGE_SIZE:
         what = f"record size {size} is below the minimum ({MIN_MESSAGE_SIZE})"
         raise AppendError("CORRUPT_MESSAGE", what)

@@ -17,8 +17,15 @@ from typing import BinaryIO, Final
 
 from klog.formats.checksums import Bytes
 from klog.formats.compression import decompress
-from klog.formats.constants import BATCH_HEADER_BYTES, CODEC_MASK, INT32_MAX
+from klog.formats.constants import (
+    BATCH_HEADER_BYTES,
+    CODEC_MASK,
+    ENTRY_PREFIX_BYTES,
+    ENTRY_SIZE_POSITION,
+    INT32_MAX,
+)
 from klog.formats.errors import KlogError
+from klog.formats.packed import BATCH_HEADER_TO_MAGIC, ENTRY_PREFIX, INT32
 from klog.kernel import kernel
 from klog.kernel.columns import STOP_BAD_SIZE, BatchTable, RecordTable
 from klog.storage.files.files import read_at
@@ -32,9 +39,8 @@ if it does not compress.
 """
 FIRST_READ_BYTES: Final = 16 << 10
 WALK_BYTES: Final = 64 << 10
-_PREFIX_BYTES: Final = 12  # offset and size: the size field counts what follows them
 _CHUNK_BYTES: Final = 1 << 20
-_HEAD_BYTES: Final = 17  # offset, size, leader epoch or checksum, magic
+_HEAD_BYTES: Final = BATCH_HEADER_TO_MAGIC.size
 # An offset, a size of at least 14, four bytes, a magic of 0 to 2. A lookahead, because matches may overlap.
 _CANDIDATE: Final = re.compile(
     rb"(?=[\x00-\x7f].{7}(?!\x00\x00\x00[\x00-\x0d])[\x00-\x7f].{3}.{4}[\x00-\x02])", re.DOTALL
@@ -126,7 +132,7 @@ def headers(file: BinaryIO, start_bytes: int, end_bytes: int) -> Iterator[tuple[
 def _scan_header(data: bytes, position: int, size: int, table: BatchTable) -> None:
     """Scan a header without its body: as a batch that ends with the header, then with its real size."""
     head = bytearray(data[:BATCH_HEADER_BYTES])
-    head[8:12] = (len(head) - _PREFIX_BYTES).to_bytes(4, "big")
+    INT32.pack_into(head, ENTRY_SIZE_POSITION, len(head) - ENTRY_PREFIX_BYTES)
     kernel.scan(head, position, True, table)
     if len(table):
         table.size[0] = size
@@ -160,7 +166,7 @@ def walk(
         if filled is None:
             return
         batch = next_valid_batch(
-            file, max(position + 1, filled - _PREFIX_BYTES), end_bytes, from_offset=next_offset
+            file, max(position + 1, filled - ENTRY_PREFIX_BYTES), end_bytes, from_offset=next_offset
         )
         if batch is None:
             return
@@ -230,7 +236,7 @@ def next_valid_batch(
         for at in candidates(data, from_offset):
             if position + at >= end_bytes:
                 return None
-            size = int.from_bytes(data[at + 8 : at + _PREFIX_BYTES], "big")
+            _, size = ENTRY_PREFIX.unpack_from(data, at)
             if size > FIRST_READ_BYTES:
                 budget_bytes -= size
             if size <= FIRST_READ_BYTES or budget_bytes > 0:
@@ -248,5 +254,5 @@ def candidates(data: bytes, from_offset: int) -> Iterator[int]:
     offset."""
     for match in _CANDIDATE.finditer(data):
         at = match.start()
-        if from_offset <= int.from_bytes(data[at : at + 8], "big") <= from_offset + _LARGEST_OFFSET_STEP:
+        if from_offset <= ENTRY_PREFIX.unpack_from(data, at)[0] <= from_offset + _LARGEST_OFFSET_STEP:
             yield at

@@ -20,7 +20,9 @@ from klog.formats.constants import (
     NO_PRODUCER_EPOCH,
     NO_SEQUENCE,
     NO_TIMESTAMP,
+    SNAPSHOT_COUNT_POSITION,
     SNAPSHOT_CRC_FROM,
+    SNAPSHOT_CRC_POSITION,
     SNAPSHOT_ENTRY_BYTES,
     SNAPSHOT_HEADER_BYTES,
     SNAPSHOT_VERSION,
@@ -302,12 +304,16 @@ def unpack_snapshot(data: Bytes) -> list[ProducerEntry]:
         raise FormatError(f"snapshot has the unknown version {version}", position_bytes=0, cure=cure)
     if not 0 <= count <= (len(data) - SNAPSHOT_HEADER_BYTES) // SNAPSHOT_ENTRY_BYTES:
         raise FormatError(
-            f"snapshot of {len(data)} bytes cannot hold {count} producers", position_bytes=6, cure=cure
+            f"snapshot of {len(data)} bytes cannot hold {count} producers",
+            position_bytes=SNAPSHOT_COUNT_POSITION,
+            cure=cure,
         )
     computed = crc32c(memoryview(data)[SNAPSHOT_CRC_FROM:])
     if computed != crc:
         raise FormatError(
-            f"snapshot's crc is {crc}, but its bytes give {computed}", position_bytes=2, cure=cure
+            f"snapshot's crc is {crc}, but its bytes give {computed}",
+            position_bytes=SNAPSHOT_CRC_POSITION,
+            cure=cure,
         )
     end = SNAPSHOT_HEADER_BYTES + count * SNAPSHOT_ENTRY_BYTES
     return [

@@ -13,7 +13,7 @@ from typing import BinaryIO, Final
 
 from klog.formats.checksums import Bytes
 from klog.formats.compression import DEFAULT_LIMIT_BYTES, decompress
-from klog.formats.constants import CODEC_MASK, MIN_MESSAGE_SIZE
+from klog.formats.constants import CODEC_MASK, MAGIC_POSITION, MIN_MESSAGE_SIZE
 from klog.formats.errors import CorruptRecordError, FormatError, KlogError, UnsupportedFormatError
 from klog.kernel import kernel
 from klog.kernel.columns import OFFSET_UNKNOWN, STOP_BAD_SIZE, BatchTable, RecordTable
@@ -271,7 +271,7 @@ def tail_problem(table: BatchTable, rest: Bytes) -> KlogError | None:
 
 def _looks_like_batch(data: Bytes) -> bool:
     """Whether the first bytes could be those of a batch, or are all zero as in a pre-allocated segment."""
-    head = bytes(data[:17])
+    head = bytes(data[: MAGIC_POSITION + 1])
     if not any(head):
         return True
-    return len(head) < 17 or (head[16] <= NEWEST_MAGIC and head[0] < 128)
+    return len(head) <= MAGIC_POSITION or (head[MAGIC_POSITION] <= NEWEST_MAGIC and head[0] < 128)

@@ -55,10 +55,12 @@ KLOG = {
     "klog.commands.shared.decoding": ["field_encoding", "options"],
     "klog.commands.shared.records": ["output_buffer", "plan", "problems", "selection_options"],
     "klog.formats": [
+        "_derived",
         "checksums",
         "compression",
         "constants",
         "errors",
+        "fixed_fields",
         "java_hash",
         "names",
         "packed",

@@ -13,9 +13,18 @@ from typing import Final
 
 from klog.formats.checksums import Bytes, crc32
 from klog.formats.compression import decompress
-from klog.formats.constants import CODEC_MASK, MIN_MESSAGE_SIZE, TIMESTAMP_TYPE_BIT
+from klog.formats.constants import (
+    CODEC_MASK,
+    MAGIC_POSITION,
+    MESSAGE_CRC_FROM,
+    MESSAGE_CRC_POSITION,
+    MESSAGE_V0_HEADER_BYTES,
+    MESSAGE_V1_HEADER_BYTES,
+    MIN_MESSAGE_SIZE,
+    TIMESTAMP_TYPE_BIT,
+)
 from klog.formats.errors import CorruptRecordError, KlogError
-from klog.formats.packed import ENTRY_PREFIX, INT32, INT64
+from klog.formats.packed import ENTRY_PREFIX, INT32, MESSAGE_FIELDS, UINT32
 from klog.kernel import kernel
 from klog.kernel.columns import BatchTable, RecordTable
 
@@ -109,7 +118,7 @@ def _append_message(
     The tool prints a value's size before it reads the value. So a value that does not fit is no error here;
     the caller sees that `value_size` is larger than the payload.
     """
-    key_at = 18 if message[16] == 0 else 26
+    key_at = MESSAGE_V0_HEADER_BYTES if message[MAGIC_POSITION] == 0 else MESSAGE_V1_HEADER_BYTES
     key_size = value_size = -1
     value_at = key_at
     if read_sizes:
@@ -120,7 +129,7 @@ def _append_message(
         if value_at + 4 > len(message):
             return damaged(f"message has a key of {key_size} bytes that does not fit it")
         (value_size,) = INT32.unpack_from(message, value_at)
-    crc = int.from_bytes(message[12:16], "big")
+    (crc,) = UINT32.unpack_from(message, MESSAGE_CRC_POSITION)
     records.batch.append(row)
     records.offset.append(offset)
     records.timestamp.append(timestamp)
@@ -132,7 +141,7 @@ def _append_message(
     records.header_count.append(0)
     records.record_size.append(len(message))
     records.crc.append(crc)
-    records.valid.append(1 if crc32(message[16:]) == crc else 0)
+    records.valid.append(1 if crc32(message[MESSAGE_CRC_FROM:]) == crc else 0)
     return None
 
 
@@ -150,11 +159,13 @@ def _legacy_set(data: Bytes, table: BatchTable, row: int, limit_bytes: int, read
     log_append_time = magic == 1 and table.attributes[row] & TIMESTAMP_TYPE_BIT
     for at, size, offset in spans:
         message = payload[at : at + size]
-        if message[17] & CODEC_MASK:
+        _, attributes, timestamp = MESSAGE_FIELDS.unpack_from(message)
+        if attributes & CODEC_MASK:
             problem: KlogError | None = damaged("inner message is compressed itself")
         else:
-            timestamp = -1 if message[16] == 0 else INT64.unpack_from(message.tobytes().ljust(26), 18)[0]
-            if log_append_time and message[16] == 1:
+            if message[MAGIC_POSITION] == 0:
+                timestamp = -1
+            elif log_append_time and message[MAGIC_POSITION] == 1:
                 timestamp = table.max_timestamp[row]
             shown = offset + base if magic == 1 else offset
             problem = _append_message(records, row, message, at, shown, timestamp, read_sizes)

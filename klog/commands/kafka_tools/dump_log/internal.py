@@ -21,6 +21,7 @@ from klog.commands.kafka_tools.dump_log.messages import (
 from klog.commands.shared.records.plan import Decoder
 from klog.formats import consumer_offsets, control_records, schema, share_group_state, transaction_state
 from klog.formats.java_hash import hash_of_string
+from klog.formats.packed import CONTROL_KEY
 from klog.formats.schema import BYTES, INT32, STRING, Field, array, struct
 from klog.formats.structures import Versioned
 
@@ -206,11 +207,11 @@ def control_text(key: bytes | None, value: bytes | None) -> str:
 
     Raises CorruptRecordError.
     """
-    if key is None or len(key) < 4:
+    if key is None or len(key) < CONTROL_KEY.size:
         raise damaged("control record has no key of 4 bytes")
-    if key[0] > 127:
+    version, kind = CONTROL_KEY.unpack_from(key)
+    if version < 0:
         raise damaged("control record has a negative version")
-    kind = int.from_bytes(key[2:4], "big", signed=True)
     if kind not in _CONTROLS:
         raise damaged("transaction marker has no value of 6 bytes or a negative version")
     if value is None:

@@ -20,14 +20,13 @@ from klog.commands.kafka_tools.dump_log.parsers import (
 from klog.commands.shared.records.output_buffer import OutputBuffer
 from klog.commands.shared.records.plan import KafkaFlags
 from klog.formats.checksums import Bytes
-from klog.formats.constants import CODEC_MASK, CONTROL_BIT
+from klog.formats.constants import BATCH_HEADER_BYTES, CODEC_MASK, CONTROL_BIT
 from klog.formats.errors import FormatError, KlogError
+from klog.formats.packed import BATCH_HEADER_TO_MAGIC
 from klog.kernel import kernel, text
 from klog.kernel.columns import STOP_BAD_SIZE, BatchTable, RecordTable
 from klog.storage.files.chunks import chunks
 
-HEADER_BYTES: Final = 61
-UP_TO_MAGIC_BYTES: Final = 17
 _NEWEST_CODEC: Final = 4
 _PIECE_RECORDS: Final = 1 << 14
 _PIECE_BYTES: Final = 4 << 20
@@ -79,7 +78,7 @@ class LogDump:
             self._buffer.flush_if_full()
         valid_bytes = table.origin + table.consumed_bytes
         # Kafka reads the next size field only if more bytes are left than a header has up to its magic.
-        if table.stop == STOP_BAD_SIZE and end_bytes - valid_bytes > UP_TO_MAGIC_BYTES:
+        if table.stop == STOP_BAD_SIZE and end_bytes - valid_bytes > BATCH_HEADER_TO_MAGIC.size:
             raise damaged(f"size field {table.stop_size} is below the smallest, 14").at(
                 position_bytes=valid_bytes
             )
@@ -102,13 +101,13 @@ class LogDump:
         if table.magic[row] < 0:
             buffer.write(f"offset: {table.last_offset[row]}")
             raise damaged(f"batch has magic {table.magic[row]}").at(position_bytes=position)
-        if table.magic[row] >= 2 and table.size[row] < HEADER_BYTES:
-            if position + HEADER_BYTES > self._file_bytes:
+        if table.magic[row] >= 2 and table.size[row] < BATCH_HEADER_BYTES:
+            if position + BATCH_HEADER_BYTES > self._file_bytes:
                 raise damaged("file ends inside of a batch's header").at(position_bytes=position)
-            if position + HEADER_BYTES > table.origin + len(data):
+            if position + BATCH_HEADER_BYTES > table.origin + len(data):
                 # --max-bytes ends inside of the header, but Kafka reads all of it.
                 file.seek(position)
-                data = memoryview(file.read(HEADER_BYTES))
+                data = memoryview(file.read(BATCH_HEADER_BYTES))
                 kernel.scan(data, position, True, table)
                 kernel.verify(data, table)
                 row = 0
@@ -334,13 +333,14 @@ def _odd_rows(table: BatchTable) -> list[int]:
     if not len(table):
         return []
     codecs_known = all(bits & CODEC_MASK <= _NEWEST_CODEC for bits in set(table.attributes))
-    if codecs_known and min(table.magic) >= 0 and (max(table.magic) < 2 or min(table.size) >= HEADER_BYTES):
+    headers_whole = max(table.magic) < 2 or min(table.size) >= BATCH_HEADER_BYTES
+    if codecs_known and min(table.magic) >= 0 and headers_whole:
         return []
     return [
         row
         for row in range(len(table))
         if table.magic[row] < 0
-        or (table.magic[row] >= 2 and table.size[row] < HEADER_BYTES)
+        or (table.magic[row] >= 2 and table.size[row] < BATCH_HEADER_BYTES)
         or table.attributes[row] & CODEC_MASK > _NEWEST_CODEC
     ]
 

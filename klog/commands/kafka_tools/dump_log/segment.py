@@ -11,12 +11,15 @@ from klog.commands.kafka_tools.dump_log.batch import damaged, iterate
 from klog.commands.kafka_tools.dump_log.gzipped_copies import open_for_seeking
 from klog.formats.constants import (
     BATCH_HEADER_BYTES,
+    BATCH_LAST_OFFSET_DELTA_POSITION,
     CODEC_MASK,
     ENTRY_PREFIX_BYTES,
+    ENTRY_SIZE_POSITION,
     MAGIC_V2,
+    MESSAGE_TIMESTAMP_POSITION,
     MIN_MESSAGE_SIZE,
 )
-from klog.formats.packed import BATCH_HEADER_TO_MAGIC
+from klog.formats.packed import BATCH_HEADER_TO_MAGIC, INT32, INT64
 from klog.formats.wrapping import wrap_int64
 from klog.kernel import kernel
 from klog.kernel.columns import BatchTable
@@ -62,14 +65,14 @@ class SegmentBatches:
                 header = self._at(position, BATCH_HEADER_BYTES)
                 if len(header) < BATCH_HEADER_BYTES:
                     raise damaged("file ends inside of a batch's header").at(position_bytes=position)
-                delta = int.from_bytes(header[23:27], "big", signed=True)
+                (delta,) = INT32.unpack_from(header, BATCH_LAST_OFFSET_DELTA_POSITION)
                 offset = wrap_int64(offset + delta)
             yield offset, position
             position += ENTRY_PREFIX_BYTES + follows
 
     def max_timestamp(self, position: int) -> int:
         """The largest timestamp in the batch at `position`, at least -1."""
-        follows = int.from_bytes(self._at(position, ENTRY_PREFIX_BYTES)[8:], "big")
+        follows = int.from_bytes(self._at(position, ENTRY_PREFIX_BYTES)[ENTRY_SIZE_POSITION:], "big")
         data = self._at(position, max(ENTRY_PREFIX_BYTES + follows, BATCH_HEADER_BYTES))
         table = BatchTable()
         kernel.scan(data, position, True, table)
@@ -77,7 +80,7 @@ class SegmentBatches:
         if attributes & CODEC_MASK > 4 and (magic < 2 or table.count[0] != 0):
             raise damaged("batch has an unknown codec").at(position_bytes=position)
         if magic < 2 and not attributes & CODEC_MASK:
-            shown = int.from_bytes(data[18:26], "big", signed=True) if magic != 0 else -1
+            shown = INT64.unpack_from(data, MESSAGE_TIMESTAMP_POSITION)[0] if magic != 0 else -1
             return max(-1, shown)
         iterated = iterate(data, table, 0, self._limit_bytes)
         if iterated.problem is not None:

@@ -8,7 +8,6 @@ values are. Type 4 is of Kafka 4.0 and older; it is not needed, and removed with
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Mapping
 from enum import IntEnum
 from functools import lru_cache
@@ -34,14 +33,13 @@ from klog.coordinator.groups.consumer.values import (
 from klog.coordinator.groups.records import GroupMetadata, group_value
 from klog.coordinator.runtime.record_fields import write_string
 from klog.formats.errors import FormatError
-from klog.formats.packed import INT16, INT32, INT64
+from klog.formats.packed import INT8, INT16, INT32, INT64
 
 _VERSION: Final = INT16.pack(0)
 _ONLY_TAG: Final = 0
 _NO_TAGS: Final = b"\0"
 _ABSENT: Final = b"\0"
 _PRESENT: Final = b"\1"
-_INT8: Final = struct.Struct(">b")
 
 
 class RecordKind(IntEnum):
@@ -133,7 +131,7 @@ def write_value(value: Value) -> bytes:
     if isinstance(value, MemberSubscription):
         return _write_member(value)
     if isinstance(value, CurrentAssignment):
-        head = INT32.pack(value.epoch) + INT32.pack(value.previous_epoch) + _INT8.pack(value.state)
+        head = INT32.pack(value.epoch) + INT32.pack(value.previous_epoch) + INT8.pack(value.state)
         return _VERSION + head + partitions(value.assigned) + partitions(value.revoking) + _NO_TAGS
     if isinstance(value, ResolvedRegex):
         times = INT64.pack(value.metadata_version) + INT64.pack(value.timestamp_ms)
@@ -235,7 +233,7 @@ def _read_target(reader: Reader, _: str) -> Partitions:
 
 
 def _read_current(reader: Reader, _: str) -> CurrentAssignment:
-    epoch, previous_epoch, number = reader.number(INT32), reader.number(INT32), reader.number(_INT8)
+    epoch, previous_epoch, number = reader.number(INT32), reader.number(INT32), reader.number(INT8)
     try:
         state = MemberState(number)
     except ValueError:

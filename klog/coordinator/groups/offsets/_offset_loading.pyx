@@ -15,6 +15,7 @@ from libc.string cimport memcmp, memcpy
 
 IMPLEMENTATION = "cython"
 
+include "../../../kernel/_derived.pxi"
 include "../../../kernel/_varint.pxi"
 include "../../../kernel/_numbers.pxi"
 
@@ -22,9 +23,6 @@ cdef extern from "Python.h":
     void PyObject_GC_UnTrack(void *op)
 
 cdef enum:
-    LAST_KEY_VERSION = 1
-    VALUE_VERSION = 3
-    VALUE_BYTES = 24  # without the metadata
     LONGEST_REMEMBERED = 512
 
 
@@ -126,18 +124,18 @@ cdef class OffsetLoader:
         cdef dict stored
         cdef tuple partition
         cdef StoredOffset new
-        if key_size < 2 or be16(key) > LAST_KEY_VERSION:
+        if key_size < COMMIT_GROUP_POSITION or be16(key) > COMMIT_KEY_VERSION:
             return False
-        p = text(key + 2, stop, &group)
+        p = text(key + COMMIT_GROUP_POSITION, stop, &group)
         if p == NULL:
             return False
         p = text(p, stop, &topic)
         if p == NULL or stop - p < 4:
             return False
         if value != NULL:
-            if value_size < VALUE_BYTES or be16(value) != VALUE_VERSION:
+            if value_size < COMMIT_VALUE_BYTES or be16(value) != COMMIT_VALUE_VERSION:
                 return False
-            stop = text(value + 14, value + value_size, &metadata)
+            stop = text(value + COMMIT_METADATA_POSITION, value + value_size, &metadata)
             if stop == NULL or value + value_size - stop < 8:
                 return False
         stored = self.stored(&group)
@@ -146,8 +144,8 @@ cdef class OffsetLoader:
             stored.pop(partition, None)
             return True
         new = StoredOffset.__new__(StoredOffset)
-        new.offset = <int64_t>be64(value + 2)
-        new.leader_epoch = <int32_t>be32(value + 10)
+        new.offset = <int64_t>be64(value + COMMIT_OFFSET_POSITION)
+        new.leader_epoch = <int32_t>be32(value + COMMIT_LEADER_EPOCH_POSITION)
         new.metadata = ""
         if metadata.size:
             new.metadata = PyUnicode_DecodeASCII(<const char *>metadata.start, metadata.size, NULL)

@@ -10,15 +10,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from klog.formats import fixed_fields
 from klog.formats.checksums import Bytes
+from klog.formats.constants import COMMIT_GROUP_POSITION, COMMIT_KEY_VERSION, COMMIT_VALUE_VERSION
 from klog.formats.packed import INT16, INT32, INT64
 from klog.kernel.columns import RecordTable
 
 IMPLEMENTATION: Final = "python"
 
-_KEY_VERSIONS: Final = range(2)
-_VALUE_HEAD: Final = struct.Struct(">hqi")  # version, offset, leader epoch
-_VALUE_VERSION: Final = 3
+_KEY_VERSIONS: Final = range(COMMIT_KEY_VERSION + 1)
+_VALUE_HEAD: Final = fixed_fields.run("OffsetCommitValue.3").through("leaderEpoch")
 _NO_TIMESTAMP: Final = -1
 
 
@@ -75,7 +76,7 @@ class OffsetLoader:
     def _load_one(self, key: bytes | None, value: bytes | None, at: int) -> None:
         if key is None or INT16.unpack_from(key)[0] not in _KEY_VERSIONS:
             raise _UnusualError
-        group_id, position = _text(key, 2)
+        group_id, position = _text(key, COMMIT_GROUP_POSITION)
         topic, position = _text(key, position)
         partition = (topic, INT32.unpack_from(key, position)[0])
         new = None if value is None else _stored(value, at)
@@ -105,7 +106,7 @@ def _text(data: bytes, position: int) -> tuple[str, int]:
 
 def _stored(value: bytes, at: int) -> StoredOffset:
     version, offset, leader_epoch = _VALUE_HEAD.unpack_from(value)
-    if version != _VALUE_VERSION:
+    if version != COMMIT_VALUE_VERSION:
         raise _UnusualError
     metadata, position = _text(value, _VALUE_HEAD.size)
     committed_ms = INT64.unpack_from(value, position)[0]

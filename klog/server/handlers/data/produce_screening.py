@@ -8,17 +8,20 @@ other checks refuse single partitions. If a request names a partition twice, the
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from klog.coordinator.transactions.values import NO_PRODUCER, Producer
+from klog.formats import fixed_fields
 from klog.formats.compression import ZSTD
 from klog.formats.constants import (
-    BATCH_CRC_FROM,
+    BATCH_ATTRIBUTES_POSITION,
     BATCH_HEADER_BYTES,
+    BATCH_PRODUCER_EPOCH_POSITION,
+    BATCH_PRODUCER_ID_POSITION,
     CODEC_MASK,
     ENTRY_PREFIX_BYTES,
+    ENTRY_SIZE_POSITION,
     MAGIC_POSITION,
     MAGIC_V2,
     NO_PRODUCER_ID,
@@ -35,12 +38,13 @@ from klog.storage.log.validation import require_possible_tail
 
 _MAGIC_2_FROM: Final = 3
 _ZSTD_FROM: Final = 7
-_ATTRIBUTES_LOW_BYTE: Final = BATCH_CRC_FROM + 1
-_PRODUCER_FROM: Final = 43
-_PRODUCER_ID_END: Final = 51
-_SHAPE: Final = struct.Struct(">8xi4xb4xh")  # what follows the size field, magic, attributes
-_SHAPE_AND_PRODUCER: Final = struct.Struct(">8xi4xb4xh20xqhi")  # the same, producer id, epoch, first sequence
-_PRODUCER: Final = struct.Struct(">qhi")
+_ATTRIBUTES_LOW_BYTE: Final = BATCH_ATTRIBUTES_POSITION + 1
+_BATCH: Final = fixed_fields.run("RecordBatch")
+_SHAPE_FIELDS: Final = ("batchLength", "magic", "attributes")
+_SHAPE: Final = _BATCH.only(*_SHAPE_FIELDS)
+_SHAPE_AND_PRODUCER: Final = _BATCH.only(*_SHAPE_FIELDS, "producerId", "producerEpoch", "baseSequence")
+_PRODUCER: Final = _BATCH.between("producerId", "baseSequence")
+_PRODUCER_END: Final = BATCH_PRODUCER_ID_POSITION + _PRODUCER.size
 
 _Topics = list[tuple[str, list[PartitionRecords]]]
 
@@ -219,7 +223,7 @@ def _refusal_of(version: int, index: int, records: Records, first: _Head | None)
             return _refused(index, ErrorCode.INVALID_RECORD, what)
     if first is None or first.magic < MAGIC_V2:
         return None
-    if first.size_bytes < _PRODUCER_ID_END:
+    if first.size_bytes < BATCH_PRODUCER_EPOCH_POSITION:
         # Kafka fails here when it reads the producer id.
         raise RefusedRequestError(ErrorCode.UNKNOWN_SERVER_ERROR, "a batch ends before its producer's id")
     return None
@@ -236,14 +240,14 @@ def _head(records: Records) -> _Head | None:
     if records is None:
         return None
     require_possible_tail(records)
-    size_bytes = int.from_bytes(records[8:ENTRY_PREFIX_BYTES], "big") + ENTRY_PREFIX_BYTES
+    size_bytes = int.from_bytes(records[ENTRY_SIZE_POSITION:ENTRY_PREFIX_BYTES], "big") + ENTRY_PREFIX_BYTES
     if len(records) <= MAGIC_POSITION or len(records) < size_bytes:
         return None
     magic = records[MAGIC_POSITION]
     if magic < MAGIC_V2:
         return _Head(size_bytes, magic, 0, NO_PRODUCER, NO_SEQUENCE)
     producer, sequence = NO_PRODUCER, NO_SEQUENCE
-    if size_bytes >= _PRODUCER_FROM + _PRODUCER.size:
-        producer_id, epoch, sequence = _PRODUCER.unpack_from(records, _PRODUCER_FROM)
+    if size_bytes >= _PRODUCER_END:
+        producer_id, epoch, sequence = _PRODUCER.unpack_from(records, BATCH_PRODUCER_ID_POSITION)
         producer = Producer(producer_id, epoch)
     return _Head(size_bytes, magic, records[_ATTRIBUTES_LOW_BYTE], producer, sequence)

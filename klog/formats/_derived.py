@@ -1,0 +1,98 @@
+"""What `fixed_fields` gives out. Made by `python -m klog.formats.derive`: do not edit."""
+
+# ruff: noqa: E501
+# fmt: off
+# Runs of adjacent fields of fixed size: format of `struct`, names.
+FIELDS: dict[str, tuple[tuple[str, str], ...]] = {
+    "RecordBatch": (
+        (">qiibIhiqqqhii", "baseOffset batchLength partitionLeaderEpoch magic crc attributes lastOffsetDelta baseTimestamp maxTimestamp producerId producerEpoch baseSequence recordCount"),
+    ),
+    "Message0": (
+        (">qiIbBi", "offset size crc magic attributes key"),
+        (">i", "value"),
+    ),
+    "Message1": (
+        (">qiIbBqi", "offset size crc magic attributes timestamp key"),
+        (">i", "value"),
+    ),
+    "OffsetIndexEntry": (
+        (">ii", "relativeOffset position"),
+    ),
+    "TimeIndexEntry": (
+        (">qi", "timestamp relativeOffset"),
+    ),
+    "AbortedTxn": (
+        (">hqqqq", "version producerId firstOffset lastOffset lastStableOffset"),
+    ),
+    "ProducerSnapshot": (
+        (">hIi", "version crc producers"),
+    ),
+    "ProducerSnapshot.producers": (
+        (">qhiqiqiq", "producerId producerEpoch lastSequence lastOffset offsetDelta timestamp coordinatorEpoch currentTxnFirstOffset"),
+    ),
+    "ControlKey": (
+        (">hh", "version type"),
+    ),
+    "EndTxnMarker": (
+        (">hi", "version coordinatorEpoch"),
+    ),
+    "GroupKey.1": (
+        (">hh", "version group"),
+        (">h", "topic"),
+        (">i", "partition"),
+    ),
+    "OffsetCommitValue.0": (
+        (">hqh", "version offset metadata"),
+        (">q", "commitTimestamp"),
+    ),
+    "OffsetCommitValue.1": (
+        (">hqh", "version offset metadata"),
+        (">qq", "commitTimestamp expireTimestamp"),
+    ),
+    "OffsetCommitValue.2": (
+        (">hqh", "version offset metadata"),
+        (">q", "commitTimestamp"),
+    ),
+    "OffsetCommitValue.3": (
+        (">hqih", "version offset leaderEpoch metadata"),
+        (">q", "commitTimestamp"),
+    ),
+    "GroupMetadataValue.3": (
+        (">hh", "version protocolType"),
+        (">ih", "generation protocol"),
+        (">h", "leader"),
+        (">qi", "currentStateTimestamp members"),
+    ),
+    "GroupMetadataValue.3.members": (
+        (">h", "memberId"),
+        (">h", "groupInstanceId"),
+        (">h", "clientId"),
+        (">h", "clientHost"),
+        (">iii", "rebalanceTimeout sessionTimeout subscription"),
+        (">i", "assignment"),
+    ),
+    "TransactionValue.0": (
+        (">hqhibi", "version producerId producerEpoch transactionTimeoutMs transactionStatus transactionPartitions"),
+        (">qq", "transactionLastUpdateTimestampMs transactionStartTimestampMs"),
+    ),
+    "TransactionValue.0.transactionPartitions": (
+        (">h", "topic"),
+        (">i", "partitionIds"),
+    ),
+}
+# Fields of attributes: lowest bit, width.
+BITS: dict[str, dict[str, tuple[int, int]]] = {
+    "RecordBatch": {
+        "unused": (7, 9),
+        "hasDeleteHorizon": (6, 1),
+        "isControl": (5, 1),
+        "isTransactional": (4, 1),
+        "timestampType": (3, 1),
+        "codec": (0, 3),
+    },
+    "Message": {
+        "unused": (4, 4),
+        "timestampType": (3, 1),
+        "codec": (0, 3),
+    },
+}

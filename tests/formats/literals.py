@@ -1,0 +1,72 @@
+"""Finds places of fields, formats of `struct` and orders of fields that somebody wrote by hand."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+_STRUCT_CALLS = {"Struct", "calcsize", "iter_unpack", "pack", "pack_into", "unpack", "unpack_from"}
+_PLACE_NAME = re.compile(r"(_POSITION|_AT|_CRC_FROM|HEADER_BYTES|ENTRY_BYTES|PREFIX_BYTES|TO_MAGIC_BYTES)$")
+_BY_LETTER = re.compile(r"[<>][bBhHiIqQ]$")
+
+# Reads and writes of numbers in the compiled modules with a place that is a number.
+_COMPILED_PLACE = re.compile(r"\b(?:be|put)(?:16|32|64)\([^()+]*\+[^(),]*?\b\d+\b|\bp\[\d{2,}\]")
+_COMPILED_NAME = re.compile(r"^    \w*(?:_POSITION|HEADER_BYTES|KEY_BYTES|VALUE_BYTES) = \d+")
+_COMPILED_FUNCTION = re.compile(r"^ *(?:def|cdef)\b[^=]*?(\w+)\(")
+
+
+def in_python(text: str) -> Iterator[tuple[int, str]]:
+    """Line and source of each literal that says how a file is laid out."""
+    for node in ast.walk(ast.parse(text)):
+        if _is_literal_layout(node):
+            yield node.lineno, ast.unparse(node)  # type: ignore[attr-defined]
+
+
+def _is_literal_layout(node: ast.AST) -> bool:
+    if isinstance(node, ast.Call):
+        called = node.func
+        name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+        of_module = isinstance(called, ast.Attribute) and getattr(called.value, "id", "") == "struct"
+        if of_module and name in _STRUCT_CALLS and node.args:
+            return _is_format(node.args[0])
+        if name in ("unpack_from", "pack_into"):
+            return len(node.args) > 1 and _is_place(node.args[1])
+        return (
+            name == "from_bytes"
+            and bool(node.args)
+            and isinstance(node.args[0], ast.Subscript)
+            and (
+                isinstance(node.args[0].slice, ast.Slice)
+                and any(map(_is_place, (node.args[0].slice.lower, node.args[0].slice.upper)))
+            )
+        )
+    if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
+        target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+        return isinstance(target, ast.Name) and bool(_PLACE_NAME.search(target.id)) and _is_place(node.value)
+    return False
+
+
+def _is_format(node: ast.AST) -> bool:
+    """Whether it is a literal format of more than one number."""
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, str) and not _BY_LETTER.match(node.value)
+    return isinstance(node, ast.JoinedStr)
+
+
+def _is_place(node: ast.AST | None) -> bool:
+    """Whether it is a number that is not zero, or a sum with one."""
+    if isinstance(node, ast.BinOp):
+        return _is_place(node.left) or _is_place(node.right)
+    return isinstance(node, ast.Constant) and type(node.value) is int and node.value != 0
+
+
+def in_cython(text: str) -> Iterator[tuple[int, str, str]]:
+    """Line, function and source of each literal that says how a file is laid out."""
+    function = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        code = line.partition("#")[0]
+        if found := _COMPILED_FUNCTION.match(code):
+            function = found[1]
+        if _COMPILED_PLACE.search(code) or _COMPILED_NAME.match(code):
+            yield number, function, line.strip()

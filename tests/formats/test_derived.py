@@ -1,0 +1,153 @@
+"""What production reads and writes files with comes from the definitions, and from nowhere else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from klog.formats import derive, fixed_fields
+from tests.formats import literals
+
+KLOG = Path(__file__).parents[2] / "klog"
+RUN = "run `python -m klog.formats.derive`"
+
+# Formats that are not of Kafka's files, and what a derived format is completed with.
+NOT_OF_FILES = {
+    "client/consumer_protocol.py": "the wire: subscriptions and assignments",
+    "commands/kafka_tools/deserialisers.py": "values of records",
+    "commands/kafka_tools/dump_log/messages.py": "Java's UUID",
+    "commands/kafka_tools/dump_log/parsers.py": "values of records",
+    "config/java_key_store.py": "Java's key stores",
+    "coordinator/transactions/records.py": "an array of numbers, which has no fields",
+    "export/decoders/wire.py": "the header of schema registries",
+    "formats/compression.py": "the framing of codecs",
+    "formats/_derived.py": "made from the definitions",
+    "kernel/_pycompaction.py": "a table in memory",
+    "kernel/markers.py": "varints around derived formats",
+    "protocol/": "the wire",
+    "server/handlers/data/produce_waits.py": "the wire",
+    "server/network/": "the wire",
+    "storage/files/lock_holder.py": "a lock of the operating system",
+}
+# Functions of compiled modules that read or write frames, and those that put numbers together.
+WIRE_FUNCTIONS = {"answers", "count_of", "string", "take", "take_topics"}
+NUMBERS = {"be64", "put16", "put32", "put64"}
+
+
+def test_the_numbers_in_python_are_those_of_the_definitions() -> None:
+    assert (KLOG / "formats/_derived.py").read_text() == derive.module_text(), RUN
+
+
+def test_the_numbers_of_compiled_modules_are_those_of_the_definitions() -> None:
+    assert (KLOG / "kernel/_derived.pxi").read_text() == derive.include_text(), RUN
+
+
+def test_writing_both_files_again_changes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "formats").mkdir()
+    (tmp_path / "kernel").mkdir()
+    derive.write(tmp_path)
+    for name in ("formats/_derived.py", "kernel/_derived.pxi"):
+        assert (tmp_path / name).read_text() == (KLOG / name).read_text()
+
+
+def test_no_python_module_has_a_layout_of_its_own() -> None:
+    found = [
+        f"{path.relative_to(KLOG)}:{line}: {source}"
+        for path in sorted(KLOG.rglob("*.py"))
+        if not str(path.relative_to(KLOG)).startswith(tuple(NOT_OF_FILES))
+        for line, source in literals.in_python(path.read_text())
+    ]
+    assert not found, "take these from klog.formats.fixed_fields"
+
+
+def test_no_compiled_module_has_a_layout_of_its_own() -> None:
+    found = [
+        f"{path.relative_to(KLOG)}:{line}: {source}"
+        for kind in ("*.pyx", "*.pxi")
+        for path in sorted(KLOG.rglob(kind))
+        for line, function, source in literals.in_cython(path.read_text())
+        if path.name != "_derived.pxi"
+        and function not in NUMBERS
+        and not (path.parent.name == "protocol" and function in WIRE_FUNCTIONS)
+    ]
+    assert not found, "take these from kernel/_derived.pxi"
+
+
+def test_every_exception_is_still_needed() -> None:
+    for prefix in NOT_OF_FILES:
+        paths = KLOG.glob(f"{prefix}**/*.py") if prefix.endswith("/") else [KLOG / prefix]
+        assert prefix == "formats/_derived.py" or any(
+            list(literals.in_python(path.read_text())) for path in paths
+        ), prefix
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "HEAD = struct.Struct('>qi')",
+        "HEAD = struct.Struct(f'>{count}i')",
+        "struct.unpack_from('>hqi', data)",
+        "CRC_POSITION: Final = 17",
+        "HEADER_BYTES = 61",
+        "INT32.unpack_from(data, 23)",
+        "INT32.unpack_from(data, at + 23)",
+        "INT32.pack_into(data, 17, crc)",
+        "int.from_bytes(data[8:12], 'big')",
+        "int.from_bytes(view[at + 8 : at + SIZE], 'big')",
+    ],
+)
+def test_the_check_finds_a_layout_in_python(source: str) -> None:
+    assert list(literals.in_python(source))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "HEAD = fixed_fields.run('RecordBatch').through('crc')",
+        "SHORT = struct.Struct('>h')",
+        "INT32.unpack_from(data, BATCH_CRC_POSITION)",
+        "INT32.unpack_from(data, 0)",
+        "int.from_bytes(data[start:end], 'big')",
+        "LIMIT_BYTES = 61",
+    ],
+)
+def test_the_check_accepts_what_is_no_layout(source: str) -> None:
+    assert not list(literals.in_python(source))
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["    crc = be32(p + 17)", "put64(out + 27, timestamp)", "if p[16] != 2:", "be32(data + at + 8)"],
+)
+def test_the_check_finds_a_layout_in_a_compiled_module(source: str) -> None:
+    assert list(literals.in_cython(source))
+
+
+def test_the_check_accepts_named_places_in_a_compiled_module() -> None:
+    assert not list(literals.in_cython("crc = be32(p + BATCH_CRC_POSITION)  # at 17"))
+
+
+def test_a_run_gives_places_and_formats_of_its_fields() -> None:
+    batch = fixed_fields.run("RecordBatch")
+    assert (batch.at("baseOffset"), batch.at("crc"), batch.after("crc")) == (0, 17, 21)
+    assert batch.through("magic").format == ">qiib"
+    assert batch.between("producerId", "baseSequence").format == ">qhi"
+    assert batch.only("magic", "batchLength").format == ">8xi4xb"
+
+
+def test_a_field_of_variable_size_ends_a_run_with_its_length() -> None:
+    before, after = fixed_fields.runs("OffsetCommitValue.1")
+    assert (before.names[-1], before.struct.format) == ("metadata", ">hqh")
+    assert after.names == ["commitTimestamp", "expireTimestamp"]
+    assert fixed_fields.run("OffsetCommitValue.1", "expireTimestamp").at("expireTimestamp") == 8
+
+
+def test_the_form_of_a_message_follows_from_its_magic() -> None:
+    assert "timestamp" not in fixed_fields.run("Message0").names
+    assert fixed_fields.run("Message1").at("timestamp") == fixed_fields.run("Message0").at("key")
+
+
+def test_a_mask_has_the_bits_of_its_field() -> None:
+    assert fixed_fields.mask("RecordBatch", "codec") == 0b111
+    assert fixed_fields.mask("RecordBatch", "hasDeleteHorizon") == 0b100_0000
