@@ -96,3 +96,12 @@ BITS: dict[str, dict[str, tuple[int, int]]] = {
         "codec": (0, 3),
     },
 }
+# Words of lines: types, names.
+LINES: dict[str, tuple[str, str]] = {
+    "OffsetCheckpointFile.version": ("int32", "version"),
+    "OffsetCheckpointFile.count": ("int32", "count"),
+    "OffsetCheckpointFile.entries": ("word int32 int64", "topic partition offset"),
+    "LeaderEpochFile.version": ("int32", "version"),
+    "LeaderEpochFile.count": ("int32", "count"),
+    "LeaderEpochFile.entries": ("int32 int64", "epoch startOffset"),
+}

@@ -35,14 +35,15 @@ class Format:
     notes: str = ""
     parse_name: str = "parse"
     build_name: str = "build"
+    definition_module: str = ""
 
-    def _member(self, name: str) -> Value:
-        return getattr(importlib.import_module(f"klog.formats.{self.module}"), name)
+    def _member(self, name: str, module: str = "") -> Value:
+        return getattr(importlib.import_module(f"klog.formats.{module or self.module}"), name)
 
     @property
     def definition(self) -> Value:
-        """The definition: a Construct, or for text and names a declaration of this package."""
-        return self._member(self.definition_name)
+        """The definition: a Construct, or for names and other text a declaration of this package."""
+        return self._member(self.definition_name, self.definition_module)
 
     @property
     def parse(self) -> Callable[..., Any]:
@@ -68,6 +69,7 @@ def _checkpoint(name: str, pattern: str, what: str) -> Format:
         "OffsetCheckpointFile",
         parse_name="parse_offsets",
         build_name="build_offsets",
+        definition_module="checkpoint_files",
     )
 
 
@@ -215,6 +217,7 @@ FORMATS: Final = (
         "LeaderEpochFile",
         parse_name="parse_epochs",
         build_name="build_epochs",
+        definition_module="checkpoint_files",
     ),
     Format(
         "meta-properties",
@@ -280,9 +283,9 @@ FORMATS: Final = (
 
 
 def find(name: str) -> Format:
-    """The format with this name. Raises `UsageError`, which lists the names."""
+    """The format with this name, or of the files with it. Raises `UsageError`."""
     for candidate in FORMATS:
-        if candidate.name == name:
+        if name in (candidate.name, candidate.pattern):
             return candidate
     import difflib
 

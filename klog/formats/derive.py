@@ -22,6 +22,7 @@ import construct as c
 from klog.formats import _derived, constants
 from klog.formats import primitives as p
 from klog.formats import structures as s
+from klog.formats.checkpoint_files import LeaderEpochFile, OffsetCheckpointFile
 from klog.formats.consumer_offsets import GroupMetadataValue, OffsetCommitValue
 from klog.formats.consumer_offsets import Key as GroupKey
 from klog.formats.control_records import ControlKey, EndTxnMarker
@@ -30,6 +31,7 @@ from klog.formats.message_set import Message
 from klog.formats.offset_index import Entry as OffsetIndexEntry
 from klog.formats.producer_snapshot import ProducerSnapshot
 from klog.formats.record_batch import Attributes, RecordBatch
+from klog.formats.text_blocks import TextLine, Word
 from klog.formats.time_index import Entry as TimeIndexEntry
 from klog.formats.transaction_index import AbortedTxn
 from klog.formats.transaction_state import Value as TransactionValue
@@ -59,6 +61,7 @@ SOURCES: Final[dict[str, Source]] = {
     "TransactionValue": Source(TransactionValue, versions=(0,)),
 }
 """What is derived, by the name in `_derived.FIELDS`. A version's name ends with it: `OffsetCommitValue.3`."""
+LINE_SOURCES: Final = {"OffsetCheckpointFile": OffsetCheckpointFile, "LeaderEpochFile": LeaderEpochFile}
 BIT_SOURCES: Final = {"RecordBatch": Attributes, "Message": MessageAttributes}
 
 Runs = tuple[tuple[str, str], ...]
@@ -88,6 +91,28 @@ def fields() -> dict[str, Runs]:
 def bits() -> dict[str, dict[str, tuple[int, int]]]:
     """The lowest bit and the width of each field of attributes."""
     return {name: dict(_bits(definition)) for name, definition in BIT_SOURCES.items()}
+
+
+def text_lines() -> dict[str, tuple[str, str]]:
+    """The types and names of the words of each line in the text files."""
+    return {
+        f"{name}.{field}": (" ".join(types), " ".join(names))
+        for name, definition in LINE_SOURCES.items()
+        for field, line in _lines(definition)
+        for types, names in [
+            zip(*((_of(w).text_type.name, w.name or field) for w in line.words), strict=True)
+        ]
+    }
+
+
+def _lines(definition: c.Struct) -> Iterator[tuple[str, TextLine]]:
+    for part in definition.subcons:
+        yield part.name, _of(part, TextLine)
+
+
+def _of(con: c.Construct, kind: type = Word) -> c.Construct:
+    """The construct of a kind that others wrap."""
+    return con if isinstance(con, kind) else _of(con.subcon, kind)
 
 
 def _bits(definition: c.Construct) -> Iterator[tuple[str, tuple[int, int]]]:
@@ -183,6 +208,8 @@ def module_text() -> str:
             *(f'        "{field}": {place},' for field, place in places.items()),
             "    },",
         ]
+    lines += ["}", "# Words of lines: types, names.", "LINES: dict[str, tuple[str, str]] = {"]
+    lines += [f'    "{name}": ("{types}", "{names}"),' for name, (types, names) in text_lines().items()]
     return "\n".join([*lines, "}", ""])
 
 
@@ -215,6 +242,7 @@ def write(package: Path) -> None:
     (package / "formats/_derived.py").write_text(module_text(), encoding="utf-8")
     _derived.FIELDS.update(fields())
     _derived.BITS.update(bits())
+    _derived.LINES.update(text_lines())
     importlib.reload(constants)
     (package / "kernel/_derived.pxi").write_text(include_text(), encoding="utf-8")
 

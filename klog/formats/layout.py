@@ -15,6 +15,7 @@ from klog.formats import primitives as p
 from klog.formats import structures as s
 from klog.formats.keyed import Keyed
 from klog.formats.names import NameRule
+from klog.formats.text_blocks import TextLine, UnlessEnd
 from klog.formats.text_format import TextFormat
 from klog.formats.values import Value
 
@@ -182,6 +183,14 @@ def _draw_inside(walk: _Walk, con: c.Construct, depth: int, name: str, meaning: 
     return walk.walk(con.subcon, depth, name, meaning)
 
 
+def _draw_line(walk: _Walk, con: TextLine, depth: int, name: str, meaning: str) -> list[Row]:
+    if len(con.words) == 1:
+        return walk.walk(con.words[0], depth, name, meaning)
+    found = [walk.heading(depth, "line", name, meaning, "n")] if name else []
+    walk.skip(None)
+    return found + [row for word in con.words for row in walk.walk(word, depth + bool(name))]
+
+
 def _draw_choice(walk: _Walk, con: c.IfThenElse, depth: int, name: str, meaning: str) -> list[Row]:
     if con.elsesubcon is c.Pass:
         fixed = _fixed_size(con.thensubcon)
@@ -206,7 +215,7 @@ def _draw_items(walk: _Walk, con: c.Subconstruct, depth: int, name: str, meaning
     item = con.subcon
     while isinstance(item, c.Renamed):
         item = item.subcon
-    if isinstance(item, (c.Struct, s.Sized, s.Versioned)) or hasattr(item, "cases"):
+    if isinstance(item, (c.Struct, s.Sized, s.Versioned, TextLine)) or hasattr(item, "cases"):
         found = [walk.leaf(con, depth, name, meaning)] if name else []
         return found + _Walk(0, relative=True).walk(item, depth + 1 if name else depth)
     kind = _type_name(con).replace("array", f"array of {_type_name(item)}")
@@ -265,7 +274,8 @@ _DRAWINGS: Final[tuple[tuple[Any, Any], ...]] = (
     (c.Struct, _draw_struct),
     ((c.Transformed, c.Restreamed), _draw_bits),
     (c.Enum, _draw_enum),
-    (s.Bounded, _draw_inside),
+    ((s.Bounded, UnlessEnd), _draw_inside),
+    (TextLine, _draw_line),
     ((c.Const, c.Validator), _draw_inside),
     (c.IfThenElse, _draw_choice),
     (s.Sized, _draw_sized),

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from klog.formats import names
+from klog.formats._derived import LINES
 from klog.formats.constants import INT32_MAX, INT64_MAX
 from klog.formats.errors import FormatError
 from klog.formats.values import Bytes, Value
@@ -43,6 +44,7 @@ INT32: Final = TextType("int32", r"[+-]?[0-9]{1,19}", _within(INT32_MAX))
 INT64: Final = TextType("int64", r"[+-]?[0-9]{1,19}", _within(INT64_MAX))
 WORD: Final = TextType("word", r"\S+", str)
 UUID: Final = TextType("uuid", r"\S+", lambda text: names.encode_uuid(names.decode_uuid(text)))
+_TYPES: Final = {known.name: known for known in (INT32, INT64, WORD, UUID)}
 
 
 class TextField(NamedTuple):
@@ -97,6 +99,16 @@ class Line:
     def write(self, **values: Value) -> str:
         """The line with these fields."""
         return self.template.format(**values)
+
+
+def derived_line(name: str) -> Line:
+    """A line of the Construct definitions, by its name in `_derived`."""
+    types, names = LINES[name]
+    fields = tuple(
+        TextField(*field, "")
+        for field in zip(names.split(), map(_TYPES.__getitem__, types.split()), strict=True)
+    )
+    return Line(" ".join(f"{{{field.name}}}" for field in fields), "", fields)
 
 
 @dataclass(frozen=True, slots=True)
