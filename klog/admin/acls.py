@@ -9,7 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from klog.admin.requests.acls import (
+from klog.formats.errors import UsageError
+from klog.protocol.acls import (
+    CLUSTER_NAME,
+    WILDCARD,
     Acl,
     AclFilter,
     AclOperation,
@@ -18,10 +21,7 @@ from klog.admin.requests.acls import (
     Permission,
     ResourcePattern,
 )
-from klog.formats.errors import UsageError
 
-CLUSTER_NAME: Final = "kafka-cluster"
-_ANY_HOST: Final = "*"
 _SPECIFIC: Final = (PatternType.LITERAL, PatternType.PREFIXED)
 _PRODUCER_ON_TOPIC: Final = (AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.CREATE)
 _PRODUCER_ON_ID: Final = (AclOperation.WRITE, AclOperation.DESCRIBE)
@@ -112,7 +112,7 @@ def _entries(wanted: Wanted, pattern: ResourcePattern, operations: Iterable[AclO
     for operation in operations:
         for principals, hosts, permission in sides:
             for principal in principals:
-                for host in hosts or (_ANY_HOST,):
+                for host in hosts or (WILDCARD,):
                     yield Acl(pattern, principal, host, operation, permission)
 
 

@@ -23,7 +23,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from klog.commands.shared.exit_codes import INTERRUPTED, exit_code
 from klog.commands.shared.version import show_version
-from klog.formats.errors import KlogError, StorageError
+from klog.formats.errors import ChecksumCodeError, KlogError, StorageError
 
 _COMPLETION_VARIABLE: Final = "_KLOG_COMPLETE"
 """Set in the process that a shell starts for a completion."""
@@ -272,7 +272,7 @@ def _status(run: Callable[[], object]) -> str | int | None:
         code = run()
     except SystemExit as done:
         return done.code
-    except KlogError as error:
+    except (KlogError, ChecksumCodeError) as error:
         return _failed(error)
     except _ClickError as error:
         from klog.commands.shared.usage import usage_error
@@ -290,7 +290,7 @@ def _status(run: Callable[[], object]) -> str | int | None:
     return code if isinstance(code, int) else 0
 
 
-def _failed(error: KlogError) -> int:
+def _failed(error: KlogError | ChecksumCodeError) -> int:
     from klog.commands.shared.messages import print_error
 
     print_error(error)

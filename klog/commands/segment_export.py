@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from klog.export.split_export import ExportJob
 
 
+_NOT_ON_SPARK = {"paths", "jobs", "print_spark_submit"}
+
+
 def main() -> None:
     """Run the command line of this process and exit with its code."""
     checkout = find_klog()
@@ -49,7 +52,7 @@ def find_klog() -> Path | None:
 
 
 def command() -> Any:  # noqa: ANN401 (click's own)
-    """The command of `klog export`, with `--input` in place of the arguments and without `--jobs`."""
+    """The command of `klog export`, with `--input` in place of the arguments, for Spark."""
     from klog.commands.main import load
 
     export = load("export")
@@ -60,7 +63,7 @@ def command() -> Any:  # noqa: ANN401 (click's own)
 
 
 def with_input_option(command: Any) -> None:  # noqa: ANN401 (click's own)
-    """Put `--input` in place of a command's arguments, and remove `--jobs`."""
+    """Put `--input` in place of a command's arguments, and remove what is not for Spark."""
     from typer.core import TyperOption
 
     paths = next(one for one in command.params if one.name == "paths")
@@ -72,7 +75,7 @@ def with_input_option(command: Any) -> None:  # noqa: ANN401 (click's own)
         metavar="PATH",
         help=f"{paths.help} May be given several times.",
     )
-    command.params = [named, *(one for one in command.params if one.name not in {"paths", "jobs"})]
+    command.params = [named, *(one for one in command.params if one.name not in _NOT_ON_SPARK)]
 
 
 _EXAMPLES = """Examples:

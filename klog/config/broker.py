@@ -114,8 +114,12 @@ class BrokerConfig:
         return None if value is None else text_of(value)
 
     def for_listener(self, listener: str, name: str) -> Value:
-        """The effective value for one listener: its own (`listener.name.<listener>.<name>`), else the general
-        one.
+        """The effective value for one listener: its own, else the general one. Raises `ConfigError`."""
+        own = self.own_of_listener(listener, name)
+        return self[name] if own is None else own
+
+    def own_of_listener(self, listener: str, name: str) -> Value:
+        """The value that was set for one listener (`listener.name.<listener>.<name>`), or None.
 
         Raises `ConfigError`.
         """
@@ -123,7 +127,7 @@ class BrokerConfig:
         for given in (self.per_broker, self.cluster, self.static):
             if own in given:
                 return KEYS_BY_NAME[name].parse(given[own])
-        return self[name]
+        return None
 
     def changed(
         self, *, cluster: Mapping[str, str] | None = None, per_broker: Mapping[str, str] | None = None

@@ -13,6 +13,7 @@ from typing import Final
 
 from klog.config import java_key_store
 from klog.formats.errors import FormatError, UnsupportedFormatError, UsageError
+from klog.formats.optional import install_command
 
 _PKCS12_TAG: Final = b"\x30"
 _JCEKS_MAGIC: Final = bytes.fromhex("cececece")
@@ -69,7 +70,7 @@ def _pkcs12(data: bytes, password: str | None) -> tuple[bytes | None, tuple[byte
         from cryptography.hazmat.primitives.serialization import pkcs12
     except ImportError as error:
         raise UsageError(
-            "PKCS12 stores need the package cryptography", cure="pip install 'klog[secrets]'"
+            "PKCS12 stores need the package cryptography", cure=install_command("secrets")
         ) from error
     try:
         found = pkcs12.load_pkcs12(data, None if password is None else password.encode())

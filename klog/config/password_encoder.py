@@ -17,6 +17,7 @@ from typing import Final
 from klog.config.broker import BrokerConfig
 from klog.config.keys import INT32_MAX
 from klog.formats.errors import UsageError
+from klog.formats.optional import install_command
 
 SECRET: Final = "password.encoder.secret"  # noqa: S105 (a config's name)
 OLD_SECRET: Final = "password.encoder.old.secret"  # noqa: S105
@@ -161,7 +162,7 @@ def _decrypt(cipher: str, key: bytes, vector: bytes, data: bytes) -> bytes:
 
 
 def _missing() -> UsageError:
-    return UsageError("secrets in the tree need the package cryptography", cure="pip install 'klog[secrets]'")
+    return UsageError("secrets in the tree need the package cryptography", cure=install_command("secrets"))
 
 
 def _unknown(cipher: str) -> UsageError:

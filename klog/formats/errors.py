@@ -77,3 +77,10 @@ class MissingInputError(UsageError):
 
 class StorageError(KlogError):
     """A file or directory that cannot be opened, read or written."""
+
+
+class ChecksumCodeError(Exception):
+    """The code that computes checksums on this machine is wrong, so nothing is known about the data.
+
+    It is no `KlogError`: what goes on after one of those, with the next file or replica, must stop here.
+    """

@@ -17,7 +17,7 @@ import construct as c
 from klog.formats import binary
 from klog.formats import primitives as p
 from klog.formats import structures as s
-from klog.formats.checksums import crc32
+from klog.formats.checksums import confirm_crc32, crc32
 from klog.formats.compression import DEFAULT_LIMIT_BYTES, compress, decompress
 from klog.formats.constants import (
     CODECS,
@@ -78,7 +78,10 @@ def require_crc(data: Bytes, position_bytes: int) -> None:
     if len(data) < MIN_ENTRY_BYTES:
         return
     stored = int.from_bytes(data[MESSAGE_CRC_POSITION:MESSAGE_CRC_FROM], "big")
-    computed = crc32(memoryview(data)[MESSAGE_CRC_FROM:])
+    checked = memoryview(data)[MESSAGE_CRC_FROM:]
+    computed = crc32(checked)
+    if computed != stored:
+        confirm_crc32(checked, computed)
     binary.require_crc(TITLE, stored, computed, position_bytes + MESSAGE_CRC_POSITION)
 
 

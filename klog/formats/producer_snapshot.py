@@ -12,7 +12,7 @@ from typing import Any, Final
 import construct as c
 
 from klog.formats import binary
-from klog.formats.checksums import crc32c
+from klog.formats.checksums import confirm_crc32c, crc32c
 from klog.formats.constants import SNAPSHOT_CRC_FROM, SNAPSHOT_CRC_POSITION, SNAPSHOT_VERSION
 from klog.formats.errors import FormatError
 from klog.formats.primitives import SizedArray
@@ -40,8 +40,10 @@ ProducerSnapshot: Final = c.Struct(
 def parse(data: Bytes) -> c.Container:
     """The snapshot. Raises `FormatError`, also if the crc does not match."""
     snapshot: c.Container = binary.parse_all(ProducerSnapshot, data, TITLE)
-    computed = crc32c(memoryview(data)[SNAPSHOT_CRC_FROM:])
+    checked = memoryview(data)[SNAPSHOT_CRC_FROM:]
+    computed = crc32c(checked)
     if computed != snapshot.crc:
+        confirm_crc32c(checked, computed)
         raise FormatError(
             f"{TITLE}: crc is {snapshot.crc}, but its bytes give {computed}",
             position_bytes=SNAPSHOT_CRC_POSITION,

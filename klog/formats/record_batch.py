@@ -15,7 +15,7 @@ import construct as c
 from klog.formats import binary
 from klog.formats import primitives as p
 from klog.formats import structures as s
-from klog.formats.checksums import crc32c
+from klog.formats.checksums import confirm_crc32c, crc32c
 from klog.formats.compression import DEFAULT_LIMIT_BYTES, compress, decompress
 from klog.formats.constants import (
     BATCH_CRC_FROM,
@@ -107,7 +107,10 @@ def require_crc(data: Bytes, position_bytes: int) -> None:
     if len(data) < BATCH_HEADER_BYTES:
         return
     stored = int.from_bytes(data[BATCH_CRC_POSITION:BATCH_CRC_FROM], "big")
-    computed = crc32c(memoryview(data)[BATCH_CRC_FROM:])
+    checked = memoryview(data)[BATCH_CRC_FROM:]
+    computed = crc32c(checked)
+    if computed != stored:
+        confirm_crc32c(checked, computed)
     binary.require_crc(TITLE, stored, computed, position_bytes + BATCH_CRC_POSITION)
 
 

@@ -26,7 +26,7 @@ from multiprocessing.process import BaseProcess
 from types import FrameType
 from typing import Any, Final, Generic, TypeVar
 
-from klog.formats.errors import KlogError
+from klog.formats.errors import ChecksumCodeError, KlogError
 
 TaskT = TypeVar("TaskT")
 ResultT = TypeVar("ResultT")
@@ -65,7 +65,7 @@ class Done(Generic[ResultT]):
 class _Failed:
     """A task raised an error; None: it ran out of memory."""
 
-    error: KlogError | None
+    error: KlogError | ChecksumCodeError | None
 
 
 _Event = Advanced | Done[ResultT] | _Failed
@@ -321,7 +321,7 @@ def _serve(connection: Connection, work: Work[TaskT, ResultT]) -> None:
 def _do(work: Work[TaskT, ResultT], task: TaskT, advance: Callable[[int], None]) -> Done[ResultT] | _Failed:
     try:
         return Done(work(task, advance))
-    except KlogError as error:
+    except (KlogError, ChecksumCodeError) as error:
         return _Failed(error)
     except MemoryError:
         return _Failed(None)

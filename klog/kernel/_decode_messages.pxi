@@ -62,6 +62,8 @@ cdef bint decode_message(
     out.record_size[n] = end - at
     out.crc[n] = be32(buffer.start + at + MESSAGE_CRC_POSITION)
     out.valid[n] = computed == out.crc[n]
+    if computed != out.crc[n]:
+        confirm_crc32(span, computed)
     out.rows += 1
     return True
 

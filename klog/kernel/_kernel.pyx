@@ -9,7 +9,7 @@ records that the bytes can hold (a magic 2 record takes at least 7 bytes), never
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
-from klog.formats.checksums import crc32, crc32c
+from klog.formats.checksums import confirm_crc32, confirm_crc32c, crc32, crc32c
 from klog.formats.errors import CorruptRecordError, UsageError
 
 IMPLEMENTATION = "cython"
@@ -181,10 +181,14 @@ def verify(data, table):
                 span.point(buffer.start + at + MESSAGE_CRC_FROM, size - MESSAGE_CRC_FROM)
                 computed = of_message(span)
                 good = computed == batches.crc[row]
+                if not good:
+                    confirm_crc32(span, computed)
             else:
                 span.point(buffer.start + at + BATCH_CRC_FROM, size - BATCH_CRC_FROM)
                 computed = of_batch(span)
                 good = size >= BATCH_HEADER_BYTES and computed == batches.crc[row]
+                if computed != batches.crc[row]:
+                    confirm_crc32c(span, computed)
             valid.data.as_longlongs[row] = good
             computed_crc.data.as_longlongs[row] = computed
             bad += not good

@@ -7,7 +7,7 @@ content, inner messages may be of the other magic. Anything else ends the batch 
 
 from __future__ import annotations
 
-from klog.formats.checksums import Bytes, crc32
+from klog.formats.checksums import Bytes, confirm_crc32, crc32
 from klog.formats.constants import (
     BATCH_HEADER_BYTES,
     CODEC_MASK,
@@ -172,7 +172,11 @@ def _append_message(
     records.header_count.append(0)
     records.record_size.append(end - at)
     records.crc.append(crc)
-    records.valid.append(1 if crc32(view[at + MESSAGE_CRC_FROM : end]) == crc else 0)
+    checked = view[at + MESSAGE_CRC_FROM : end]
+    computed = crc32(checked)
+    if computed != crc:
+        confirm_crc32(checked, computed)
+    records.valid.append(1 if computed == crc else 0)
     return True
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from klog.formats.checksums import Bytes, crc32, crc32c
+from klog.formats.checksums import Bytes, confirm_crc32, confirm_crc32c, crc32, crc32c
 from klog.formats.constants import (
     BATCH_CRC_FROM,
     BATCH_HEADER_BYTES,
@@ -140,7 +140,8 @@ def verify(data: Bytes, table: BatchTable) -> int:
     """Fill `valid` and `computed_crc` of all rows of `table` (scanned from `data`); returns how many are not
     valid.
 
-    A magic 2 batch that is shorter than its header is not valid, whatever its checksum is.
+    A magic 2 batch that is shorter than its header is not valid, whatever its checksum is. Raises
+    `ChecksumCodeError`.
     """
     view = memoryview(data)
     bad = 0
@@ -148,11 +149,17 @@ def verify(data: Bytes, table: BatchTable) -> int:
     for row in range(len(table)):
         at, end = batch_bounds(view, table, row)
         if table.magic[row] < 2:
-            computed = crc32(view[at + MESSAGE_CRC_FROM : end])
+            checked = view[at + MESSAGE_CRC_FROM : end]
+            computed = crc32(checked)
             good = computed == table.crc[row]
+            if not good:
+                confirm_crc32(checked, computed)
         else:
-            computed = crc32c(view[at + BATCH_CRC_FROM : end])
+            checked = view[at + BATCH_CRC_FROM : end]
+            computed = crc32c(checked)
             good = end - at >= BATCH_HEADER_BYTES and computed == table.crc[row]
+            if computed != table.crc[row]:
+                confirm_crc32c(checked, computed)
         table.computed_crc.append(computed)
         table.valid.append(1 if good else 0)
         bad += not good

@@ -6,6 +6,7 @@ Rules: Kafka's KafkaZkClient. The epoch of a broker is the czxid of its registra
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final
 
@@ -25,9 +26,9 @@ RESERVED_BROKER_MAX_ID = 1000
 _BROKER_ID: Final = re.compile("[0-9]{1,10}")
 
 
-def create_persistent_nodes(store: MetadataStore) -> None:
+def create_persistent_nodes(store: MetadataStore, wanted: Iterable[str] = paths.PERSISTENT) -> None:
     """Creates the nodes below which all others are, if they are missing."""
-    for path in paths.PERSISTENT:
+    for path in wanted:
         if store.exists(path) is None:
             _create_if_missing(store, path, None)
 

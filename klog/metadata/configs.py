@@ -7,18 +7,14 @@ is named by its path with sanitised parts: `topics/t1`, `brokers/<default>`, `us
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from klog.metadata import paths, znodes
-from klog.metadata.errors import InvalidZnodeError, NodeExistsError, NoNodeError, StoreError
+from klog.metadata.errors import InvalidZnodeError, NodeExistsError, NoNodeError
+from klog.metadata.notifications import Notifications
 from klog.metadata.retried_writes import write
-from klog.metadata.store import Create, Delete, MetadataStore, SetData, WatchEvent, missing_parents
-
-NOTIFICATION_LIFETIME_MS = 15 * 60 * 1000
-
-_log = logging.getLogger(__name__)
+from klog.metadata.store import Create, MetadataStore, SetData, missing_parents
 
 
 def read_config(store: MetadataStore, entity_path: str) -> dict[str, str]:
@@ -73,52 +69,17 @@ def change_config(store: MetadataStore, entity_path: str, config: Mapping[str, s
 
 
 class ConfigChangeNotifications:
-    """Calls `on_change(entity_path)` for each notification of a config change, in order, and deletes old
-    ones.
-
-    Notifications that exist at the start are passed on once.
-    """
+    """Calls `on_change(entity_path)` for each notification of a config change, in order."""
 
     def __init__(
         self, store: MetadataStore, on_change: Callable[[str], None], now_ms: Callable[[], int]
     ) -> None:
-        self._store = store
         self._on_change = on_change
-        self._now_ms = now_ms
-        self._last_read = ""
+        self._notifications = Notifications(store, paths.CONFIG_CHANGES, self._handle, now_ms)
 
     def follow(self) -> None:
         """Reads new notifications and watches for more. Must be called again for a new session."""
-        names = self._store.children(paths.CONFIG_CHANGES, self._on_children_changed)
-        for name in names:
-            if name > self._last_read:
-                self._handle(f"{paths.CONFIG_CHANGES}/{name}")
-                self._last_read = name
-        self._purge(names)
+        self._notifications.follow()
 
-    def _on_children_changed(self, _event: WatchEvent) -> None:
-        # The session has expired or is closed. A new session calls `follow` again.
-        with suppress(StoreError):
-            self.follow()
-
-    def _handle(self, path: str) -> None:
-        node = self._store.get_many([path])[0]
-        if node is None:
-            return
-        try:
-            entity_path = znodes.decode_config_change(path, node.data)
-        except InvalidZnodeError as error:
-            # An invalid notification must not stop those after it.
-            _log.error("%s", error)
-            return
-        self._on_change(entity_path)
-
-    def _purge(self, names: list[str]) -> None:
-        for name in names:
-            path = f"{paths.CONFIG_CHANGES}/{name}"
-            stat = self._store.exists(path)
-            if stat is not None and self._now_ms() - stat.created_ms <= NOTIFICATION_LIFETIME_MS:
-                # Names grow with time, so that the other notifications are younger.
-                return
-            with suppress(NoNodeError):
-                write(self._store, Delete(path))
+    def _handle(self, path: str, data: bytes | None) -> None:
+        self._on_change(znodes.decode_config_change(path, data))

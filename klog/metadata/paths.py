@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from klog.formats.names import TopicPartition
+from klog.formats.names import PartitionKey, TopicPartition
 
 CONTROLLER: Final = "/controller"
 CONTROLLER_EPOCH: Final = "/controller_epoch"
@@ -23,13 +23,14 @@ LOG_DIR_EVENT_PREFIX: Final = "/log_dir_event_notification/log_dir_event_"
 PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
 CLUSTER_ID: Final = "/cluster/id"
 FEATURE: Final = "/feature"
+CONSUMERS: Final = "/consumers"
 
 CONFIG_ENTITY_TYPES: Final = ("topics", "clients", "users", "brokers", "ips")
 DEFAULT_ENTITY: Final = "<default>"
 
 # Every broker creates these at its start if they are missing, in this order.
 PERSISTENT: Final = (
-    "/consumers",
+    CONSUMERS,
     BROKER_IDS,
     TOPICS,
     CONFIG_CHANGES,
@@ -76,3 +77,8 @@ def topic_config(topic_name: str) -> str:
 
 def delete_topic(name: str) -> str:
     return f"{DELETE_TOPICS}/{name}"
+
+
+def consumer_offset(group_id: str, partition: PartitionKey) -> str:
+    topic_name, number = partition
+    return f"{CONSUMERS}/{group_id}/offsets/{topic_name}/{number}"

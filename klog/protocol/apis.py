@@ -4,18 +4,13 @@ Facts from the message schemas of Kafka 3.9 and 4. The announced ranges were cho
 
 - The upper ends are those of Kafka 3.9. Later versions (Produce 12, Fetch 18, ListOffsets 10, Metadata 13,
   DescribeCluster 2, DescribeLogDirs 5) need what only 4.x brokers do.
-- The lower ends are those of Kafka 4 (KIP-896), which every client since 2018 supports. The exceptions:
-  Produce begins at 0, because librdkafka before 2.8 turns compression off if the range lacks the old versions
-  (KAFKA-18659). Versions 0 to 2 are really served, because they differ in a field or two only. ListOffsets,
-  CreateTopics, DeleteTopics, DescribeConfigs and DescribeLogDirs begin at 0, as in Kafka 3.9, because some
-  clients send those versions without reading the range (`klog.protocol.legacy_versions`).
+- So are the lower ends: `klog.protocol.legacy_versions` makes versions that Kafka 4 dropped (KIP-896).
   UpdateMetadata, LeaderAndIsr, StopReplica and ControlledShutdown, which Kafka 4 dropped, have one version
   each: the one that a Kafka 3.9 controller sends since inter.broker.protocol.version 3.4. A cluster with an
   older one must be brought to 3.4 before a klog broker joins it.
 - An API is in the table if the broker serves it. ConsumerGroupHeartbeat and ConsumerGroupDescribe, which are
   Kafka 4's, are announced only where the broker accepts the consumer protocol.
-  OffsetCommit 0 and 1 and OffsetFetch 0 are not served: they keep offsets in ZooKeeper, or come from clients
-  before 0.9.
+- docs/broker.md has a table of both brokers' ranges, and says why some differ.
 """
 
 from __future__ import annotations
@@ -149,8 +144,8 @@ SERVED: Final[Mapping[int, Api]] = MappingProxyType(
             _ours(ApiKey.STOP_REPLICA, 4, 2),
             _ours(ApiKey.UPDATE_METADATA, 8, 6),
             _ours(ApiKey.CONTROLLED_SHUTDOWN, 3, 3),
-            _kio(ApiKey.OFFSET_COMMIT, 2, 9, 8),
-            _kio(ApiKey.OFFSET_FETCH, 1, 9, 6),
+            _kio(ApiKey.OFFSET_COMMIT, 0, 9, 8, kio_from=2),
+            _kio(ApiKey.OFFSET_FETCH, 0, 9, 6, kio_from=1),
             _kio(ApiKey.FIND_COORDINATOR, 0, 6, 3),
             _kio(ApiKey.JOIN_GROUP, 0, 9, 6),
             _kio(ApiKey.HEARTBEAT, 0, 4, 4),
@@ -163,7 +158,7 @@ SERVED: Final[Mapping[int, Api]] = MappingProxyType(
             _kio(ApiKey.DELETE_TOPICS, 0, 6, 4, kio_from=1),
             _kio(ApiKey.DELETE_RECORDS, 0, 2, 2),
             _kio(ApiKey.INIT_PRODUCER_ID, 0, 5, 2),
-            _kio(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, 4),
+            _kio(ApiKey.OFFSET_FOR_LEADER_EPOCH, 0, 4, 4, kio_from=2),
             _kio(ApiKey.WRITE_TXN_MARKERS, 0, 1, 1, kio_from=1),
             _kio(ApiKey.ADD_PARTITIONS_TO_TXN, 0, 5, 3),
             _kio(ApiKey.ADD_OFFSETS_TO_TXN, 0, 4, 3),
@@ -171,7 +166,7 @@ SERVED: Final[Mapping[int, Api]] = MappingProxyType(
             _kio(ApiKey.TXN_OFFSET_COMMIT, 0, 4, 3),
             _kio(ApiKey.DESCRIBE_CONFIGS, 0, 4, 4, kio_from=1),
             _kio(ApiKey.ALTER_CONFIGS, 0, 2, 2),
-            _kio(ApiKey.ALTER_REPLICA_LOG_DIRS, 1, 2, 2, kio_from=1),
+            _kio(ApiKey.ALTER_REPLICA_LOG_DIRS, 0, 2, 2, kio_from=1),
             _kio(ApiKey.DESCRIBE_LOG_DIRS, 0, 4, 2, kio_from=1),
             _kio(ApiKey.CREATE_PARTITIONS, 0, 3, 2),
             _kio(ApiKey.DELETE_GROUPS, 0, 2, 2),

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Final
 from klog.config.broker import BrokerConfig
 from klog.config.broker_checks import without_effect
 from klog.config.broker_protection import require_enforced
-from klog.formats.errors import KlogError
+from klog.formats.checksums import require_correct_code
+from klog.formats.errors import ChecksumCodeError, KlogError
 from klog.kernel.kernel import slowness
 from klog.metadata.errors import WaitCancelledError
 from klog.server.configs.log_output import configure_logging
@@ -95,6 +96,7 @@ def _run(launch: Launch, config: BrokerConfig, on_serving: Callable[[Broker], No
         metrics = None if launch.metrics_port is None else _serve_metrics(launch.metrics_port, closing)
         on_state = _ignore_state if metrics is None else metrics.state_changed
         try:
+            require_correct_code()
             broker = Broker(
                 config,
                 on_fatal=stop.fail,
@@ -106,6 +108,8 @@ def _run(launch: Launch, config: BrokerConfig, on_serving: Callable[[Broker], No
         except WaitCancelledError as cancelled:
             _log.info("%s", cancelled)
             return
+        except ChecksumCodeError as wrong:
+            raise KlogError(f"the broker cannot start: {wrong}") from wrong
         except (OSError, MemoryError, RuntimeError) as error:
             # Errors of log directories have been handled before. This is the system's lack of descriptors or
             # memory, or of room for the stack of a thread.

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
 import struct
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -32,7 +34,8 @@ class Links:
         self._cut: set[tuple[int, int]] = set()
         self._restored = asyncio.Event()
         self._connections: dict[tuple[int, int], set[asyncio.Task[None]]] = {}
-        self._servers: list[asyncio.Server] = []
+        self._serving: set[asyncio.Task[None]] = set()
+        self._listeners: list[socket.socket] = []
         self._thread = started(self._loop.run_forever)
 
     def __enter__(self) -> Self:
@@ -50,14 +53,17 @@ class Links:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
 
     async def _close(self) -> None:
-        for server in self._servers:
-            server.close()
-        # A connection that was accepted before may still begin its task.
-        while tasks := asyncio.all_tasks() - {asyncio.current_task()}:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            await asyncio.sleep(0)
+        for listener in self._listeners:
+            self._loop.remove_reader(listener)
+            listener.close()
+        # A task that is cancelled before it begins would not close its connection.
+        await asyncio.sleep(0)
+        serving = set(self._serving)
+        for task in serving:
+            task.cancel()
+        await asyncio.gather(*serving, return_exceptions=True)
+        # A transport closes in the next turn of the loop.
+        await asyncio.sleep(0)
 
     # -- cutting ---------------------------------------------------------------------------------------------
 
@@ -98,28 +104,41 @@ class Links:
         return int(self._call(self._listen(broker_id, ZOOKEEPER, port)))
 
     async def _listen(self, source: int | None, target: int, port: int) -> int:
-        async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            task = asyncio.current_task()
-            assert task is not None
-            pair = None
-            try:
-                first = b""
-                who = source
-                if who is None:
-                    first, who = await _first_request(reader)
-                pair = who, target
-                self._connections.setdefault(pair, set()).add(task)
-                await self._transport(pair, port, first, reader, writer)
-            except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
-                pass
-            finally:
-                if pair is not None:
-                    self._connections[pair].discard(task)
-                writer.close()
+        listener = socket.create_server(("127.0.0.1", 0))
+        listener.setblocking(False)
+        self._listeners.append(listener)
 
-        server = await asyncio.start_server(connected, "127.0.0.1", 0, limit=_CHUNK_BYTES)
-        self._servers.append(server)
-        return int(server.sockets[0].getsockname()[1])
+        # An asyncio server leaks what it has accepted if it is closed in that moment (Python 3.11).
+        def accept() -> None:
+            with suppress(OSError):
+                connection, _ = listener.accept()
+                connection.setblocking(False)
+                task = self._loop.create_task(self._serve(source, target, port, connection))
+                self._serving.add(task)
+                task.add_done_callback(self._serving.discard)
+
+        self._loop.add_reader(listener, accept)
+        return int(listener.getsockname()[1])
+
+    async def _serve(self, source: int | None, target: int, port: int, connection: socket.socket) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        reader, writer = await asyncio.open_connection(sock=connection, limit=_CHUNK_BYTES)
+        try:
+            first = b""
+            who = source
+            if who is None:
+                first, who = await _first_request(reader)
+            pair = who, target
+            self._connections.setdefault(pair, set()).add(task)
+            try:
+                await self._transport(pair, port, first, reader, writer)
+            finally:
+                self._connections[pair].discard(task)
+        except (OSError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
 
     async def _open(self, pair: tuple[int, int]) -> None:
         while pair in self._cut:

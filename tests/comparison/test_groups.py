@@ -2,7 +2,6 @@
 
 Known differences, which the history leaves out:
 
-* OffsetCommit 0 and 1 and OffsetFetch 0 are not announced by klog: clients since 0.9 do not use them.
 * If a consumer's metadata has a topic list that is null or longer than the metadata, an exception ends
   Kafka's rebalance, and no member is answered any more. klog takes the group's topics for
   unknown, as Kafka does if the metadata ends too early.

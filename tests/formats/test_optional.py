@@ -12,7 +12,7 @@ import pytest
 from tests.corpora import FIXTURES
 
 SEGMENT = FIXTURES / "k39-codecs/logs/t-gzip-0/00000000000000000000.log"
-CURE = "pip install 'klog[arrow]'"
+CURE = f"{sys.executable} -m pip install 'klog[arrow]'"
 
 # A finder before all others, which finds no pyarrow.
 WITHOUT = """

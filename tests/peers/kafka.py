@@ -41,6 +41,7 @@ _SOURCES_BY_MAJOR = {
         "PacedProducer",
         "PasswordEncoding",
         "ProduceRecords",
+        "QuotaMeter",
         "RecoverSegment",
         "SetTime",
         "ToolServer",

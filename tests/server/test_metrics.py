@@ -19,6 +19,7 @@ from klog.controller.events import ListReassignments
 from klog.formats.names import TopicPartition
 from klog.kernel.batch_builder import RecordData, build_batch
 from klog.metadata.store import SessionState
+from klog.protocol.apis import ApiKey
 from klog.protocol.fetch_request import FetchPartition, FetchRequest, FetchTopic, encode_fetch_request
 from klog.protocol.produce_request import ProduceRequest, encode_produce_request
 from klog.server.counters.request_times import Timing
@@ -36,6 +37,14 @@ from tests.waiting import eventually
 LINE = re.compile(r'([a-z_:][a-z0-9_:]*)(\{[a-zA-Z_]+="[^"]*"(?:,[a-zA-Z_]+="[^"]*")*\})? (-?[0-9.e+-]+)')
 PRODUCE, PRODUCE_VERSION = 0, 8
 FETCH, FETCH_VERSION = 1, 11
+TIMES = (
+    "totaltimems",
+    "requestqueuetimems",
+    "localtimems",
+    "remotetimems",
+    "responsequeuetimems",
+    "responsesendtimems",
+)
 
 
 def values(pieces: Sequence[str]) -> dict[str, float]:
@@ -70,6 +79,13 @@ def metrics(broker: Broker, clock: Clock) -> BrokerMetrics:
     made.state_changed(BrokerState.RUNNING)
     made.attach(broker)
     return made
+
+
+def counted(metrics: BrokerMetrics, api: str, requests: int) -> dict[str, float]:
+    """The values once so many requests are counted, which is after their answers were sent."""
+    name = f'kafka_network_requestmetrics_totaltimems_count{{request="{api}"}}'
+    eventually(lambda: values(list(metrics.text()))[name] == requests)
+    return values(list(metrics.text()))
 
 
 def exchange(broker: Broker, api_key: int, version: int, parts: Sequence[bytes | memoryview]) -> bytes:
@@ -118,7 +134,7 @@ def test_writes_and_reads_are_counted_by_topic_and_in_total(broker: Broker, metr
     produce(broker, "a", records)
     produce(broker, "b", records)
     fetch(broker, "a")
-    found = values(list(metrics.text()))
+    found = counted(metrics, "Produce", 2)
     prefix = "kafka_server_brokertopicmetrics_"
     assert found[f'{prefix}messagesin_total{{topic="a"}}'] == 3
     assert found[f"{prefix}messagesin_total"] == 6
@@ -126,7 +142,11 @@ def test_writes_and_reads_are_counted_by_topic_and_in_total(broker: Broker, metr
     assert found[f'{prefix}bytesout_total{{topic="a"}}'] == len(records)
     assert found[f'{prefix}totalfetchrequests_total{{topic="b"}}'] == 0
     assert found['kafka_network_requestmetrics_requests_total{request="Produce"}'] == 2
-    assert found['kafka_network_requestmetrics_totaltimems_count{request="Produce"}'] == 2
+    for name in TIMES:
+        assert found[f'kafka_network_requestmetrics_{name}_count{{request="Produce"}}'] == 2
+    assert found['kafka_network_requestmetrics_requestqueuetimems_sum{request="Produce"}'] == 0
+    assert found['kafka_network_requestmetrics_requestqueuetimems{request="Produce",quantile="0.99"}'] < 0.02
+    assert found['kafka_network_requestmetrics_responsesendtimems_sum{request="Produce"}'] > 0
     assert found['kafka_log_log_numlogsegments{topic="a",partition="0"}'] == 1
     assert found['kafka_log_log_size{topic="a",partition="0"}'] == len(records)
 
@@ -138,7 +158,7 @@ def test_fetches_are_counted_in_total_and_by_consumer_or_follower(
     fetch(broker, "t")
     fetch(broker, "t")
     fetch(broker, "t", replica_id=5)
-    found = values(list(metrics.text()))
+    found = counted(metrics, "Fetch", 3)
     prefix = "kafka_network_requestmetrics_"
     for name, count in (("Fetch", 3), ("FetchConsumer", 2), ("FetchFollower", 1)):
         label = f'{{request="{name}"}}'
@@ -154,8 +174,13 @@ def test_total_time_includes_the_wait_in_the_purgatory_and_local_time_does_not(
 ) -> None:
     make_known_topic(broker, "t")
     fetch(broker, "t", max_wait_ms=1000)
-    found = values(list(metrics.text()))
+    found = counted(metrics, "Fetch", 1)
     prefix = "kafka_network_requestmetrics_"
+    assert found[f'{prefix}remotetimems_sum{{request="Fetch"}}'] >= 900
+    for name in TIMES:
+        assert found[f'{prefix}{name}_count{{request="Fetch"}}'] == 1
+    parts_ms = sum(found[f'{prefix}{name}_sum{{request="Fetch"}}'] for name in TIMES[1:])
+    assert found[f'{prefix}totaltimems_sum{{request="Fetch"}}'] == pytest.approx(parts_ms, rel=0.001)
     total_ms = found[f'{prefix}totaltimems_sum{{request="Fetch"}}']
     assert total_ms >= 900
     assert found[f'{prefix}totaltimems{{request="Fetch",quantile="0.50"}}'] >= 700
@@ -168,6 +193,8 @@ def test_quantiles_cover_the_last_minute_and_counts_the_time_since_the_start(
 ) -> None:
     make_known_topic(broker, "t")
     fetch(broker, "t")
+    totals = broker.counters.by_api[ApiKey.FETCH].totals
+    eventually(lambda: sum(totals.counts) == 1)
     median = 'kafka_network_requestmetrics_totaltimems{request="Fetch",quantile="0.50"}'
     count = 'kafka_network_requestmetrics_totaltimems_count{request="Fetch"}'
     seen = []

@@ -87,6 +87,17 @@ def test_threads_and_limits_follow_their_configs(broker: Broker) -> None:
     eventually(lambda: broker.network.thread_counts == (1, os.cpu_count() or 1))
 
 
+def test_a_listener_has_as_many_network_threads_as_its_own_config_says(broker: Broker) -> None:
+    own = "listener.name.plaintext.num.network.threads"
+    assert alter(broker, {own: "4"}) == (ErrorCode.NONE, None)
+    eventually(lambda: broker.network.thread_counts[0] == 4)
+    assert alter(broker, {"num.network.threads": "2"}, name="") == (ErrorCode.NONE, None)
+    eventually(lambda: broker.live.broker().number("num.network.threads") == 2)
+    assert broker.network.thread_counts[0] == 4
+    assert alter(broker, {own: None}) == (ErrorCode.NONE, None)
+    eventually(lambda: broker.network.thread_counts[0] == 2)
+
+
 @pytest.mark.parametrize(
     ("name", "value", "why"),
     [

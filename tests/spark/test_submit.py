@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -167,6 +168,29 @@ def test_shipped_by_py_files_both_run_on_executors_without_klog(
     wanted = sum(row["topic"] == "t-txn" for row in log_rows(TRANSACTIONS))
     assert f"rows: {wanted} of executors with " in done.stdout
     assert "klog.zip/klog/__init__.py" in done.stdout
+    export(TRANSACTIONS.path, tmp_path / "alone")
+    assert tree(tmp_path / "out") == tree(tmp_path / "alone")
+
+
+def test_the_printed_command_works_in_an_environment_that_is_not_active(tmp_path: Path) -> None:
+    arguments = [str(TRANSACTIONS.path), "--output", str(tmp_path / "out"), "--print-spark-submit"]
+    printed = subprocess.run(
+        [sys.executable, "-m", "klog", "export", *arguments], capture_output=True, text=True, check=True
+    ).stdout
+    settings = sessions.environment(tmp_path)
+    plain = {name: settings[name] for name in ("LC_ALL", "SPARK_LOCAL_IP", "JDK_JAVA_OPTIONS")}
+    java = Path(shutil.which("java") or "").resolve().parent.parent
+    done = subprocess.run(
+        ["/bin/sh", "-c", printed],
+        env={**plain, "PATH": "/usr/bin:/bin", "JAVA_HOME": str(java)},
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
     export(TRANSACTIONS.path, tmp_path / "alone")
     assert tree(tmp_path / "out") == tree(tmp_path / "alone")
 

@@ -23,8 +23,8 @@ from klog.formats.errors import KlogError, UsageError
 
 if TYPE_CHECKING:
     from klog.admin.acls import Wanted
-    from klog.admin.requests.acls import Acl, AclOperation, AclResourceType, PatternType
     from klog.client.cluster import Cluster
+    from klog.protocol.acls import Acl, AclOperation, AclResourceType, PatternType
 
 app = tool_app(
     "acls",
@@ -70,8 +70,7 @@ class Resources:
 
     def found(self) -> tuple[tuple[AclResourceType, str], ...]:
         """The types and names that are given."""
-        from klog.admin.acls import CLUSTER_NAME
-        from klog.admin.requests.acls import AclResourceType
+        from klog.protocol.acls import CLUSTER_NAME, AclResourceType
 
         named = (
             (AclResourceType.TOPIC, self.topic),
@@ -85,7 +84,7 @@ class Resources:
 
     def pattern(self) -> PatternType:
         """The pattern type. Raises UsageError."""
-        from klog.admin.requests.acls import PatternType
+        from klog.protocol.acls import PatternType
 
         try:
             return PatternType[self.pattern_type.upper()]
@@ -112,7 +111,7 @@ class Entries:
     def wanted(self, resources: Resources) -> Wanted:
         """What the options say. Raises UsageError."""
         from klog.admin.acls import Wanted
-        from klog.admin.requests.acls import AclOperation
+        from klog.protocol.acls import AclOperation
 
         return Wanted(
             resources.found(),
@@ -130,7 +129,7 @@ class Entries:
 
 def _operation(text: str) -> AclOperation:
     """An operation by its name, `AlterConfigs` or `ALTER_CONFIGS`. Raises UsageError."""
-    from klog.admin.requests.acls import AclOperation
+    from klog.protocol.acls import AclOperation
 
     plain = text.replace("_", "").lower()
     known = {each.name.replace("_", "").lower(): each for each in AclOperation if each.name != "ANY"}

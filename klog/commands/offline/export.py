@@ -73,6 +73,11 @@ def export(
 
         klog export s3://backup/logs --isolation read_committed --resume --verify -o s3://lake/kafka
     """
+    if run.print_spark_submit:
+        from klog.commands.offline.exporting.spark_submit import spark_submit_line
+
+        typer.echo(spark_submit_line(context))
+        return
     require_pyarrow("klog export")
     job = _job(
         spark_options(write, source, run),

@@ -177,7 +177,7 @@ class GroupRequests:
     ) -> None:
         """Let `put` write the offsets whose metadata is not too long. The caller holds the owner's lock."""
         limit = self.coordinator.settings.max_metadata_bytes
-        stored = {key: commit for key, commit in commits.items() if _utf16_units(commit.metadata) <= limit}
+        stored = {key: commit for key, commit in commits.items() if utf16_units(commit.metadata) <= limit}
         errors = {
             key: ErrorCode.NONE if key in stored else ErrorCode.OFFSET_METADATA_TOO_LARGE for key in commits
         }
@@ -276,5 +276,5 @@ class GroupRequests:
             return ErrorCode.NONE, {key: ErrorCode.NONE if key in removable else refused for key in keys}
 
 
-def _utf16_units(text: str) -> int:
+def utf16_units(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode(_UTF16, "surrogatepass")) // 2

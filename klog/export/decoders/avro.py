@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from klog.export.decoders.decoder import Decoded, DecodeError, decode_each, is_empty
 from klog.formats.errors import UsageError
+from klog.formats.optional import install_command
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -73,7 +74,7 @@ def parsed(text: str) -> Schema:
         import fastavro
         from fastavro.schema import SchemaParseException, UnknownType
     except ImportError:
-        raise UsageError("Avro needs fastavro", cure="pip install 'klog[avro]'") from None
+        raise UsageError("Avro needs fastavro", cure=install_command("avro")) from None
     try:
         schema = json.loads(text)
         return fastavro.parse_schema(schema)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from klog.export.decoders.decoder import Decoded, DecodeError, decode_each, is_empty
 from klog.formats.errors import UsageError
+from klog.formats.optional import install_command
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -70,7 +71,7 @@ class MessageTypes:
             from google.protobuf import descriptor_pb2, descriptor_pool
             from google.protobuf.message import DecodeError as ProtobufError
         except ImportError:
-            raise UsageError("protobuf needs its library", cure="pip install 'klog[protobuf]'") from None
+            raise UsageError("protobuf needs its library", cure=install_command("protobuf")) from None
         try:
             files = descriptor_pb2.FileDescriptorSet.FromString(base64.b64decode(descriptors, validate=True))
             self._pool = descriptor_pool.DescriptorPool()

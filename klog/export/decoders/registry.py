@@ -16,6 +16,7 @@ from urllib.parse import quote
 from klog.export.decoders.decoder import DecodeError
 from klog.export.decoders.wire import RegisteredSchema, read_schemas
 from klog.formats.errors import UsageError
+from klog.formats.optional import install_command
 
 Get = Callable[[str], bytes | None]
 """Gets a path of the registry, such as `/schemas/ids/42`; None if the registry does not have it."""
@@ -111,7 +112,7 @@ class RegistrySource:
         try:
             from google.protobuf import descriptor_pb2
         except ImportError:
-            raise UsageError("protobuf needs its library", cure="pip install 'klog[protobuf]'") from None
+            raise UsageError("protobuf needs its library", cure=install_command("protobuf")) from None
         files: dict[str, Any] = {}
         self._add_file(f"schema-{schema_id}.proto", answer, files)
         whole = descriptor_pb2.FileDescriptorSet(file=files.values())

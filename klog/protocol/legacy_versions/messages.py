@@ -33,6 +33,7 @@ class _Difference(NamedTuple):
 
 _SAME: Final = _Difference()
 _NO_THROTTLE_TIME: Final = _Difference(without=("throttle_time",))
+_NO_CURRENT_EPOCH: Final = _Difference(("current_leader_epoch",), constants={"current_leader_epoch": -1})
 _DIFFERENCES: Final[Mapping[tuple[ApiKey, int], Mapping[str, _Difference]]] = {
     (ApiKey.CREATE_TOPICS, 0): {
         "CreateTopicsRequest": _Difference(("validate_only",), constants={"validate_only": False}),
@@ -40,6 +41,25 @@ _DIFFERENCES: Final[Mapping[tuple[ApiKey, int], Mapping[str, _Difference]]] = {
         "CreateTopicsResponse": _NO_THROTTLE_TIME,
     },
     (ApiKey.CREATE_TOPICS, 1): {"CreateTopicsResponse": _NO_THROTTLE_TIME},
+    # Offsets in ZooKeeper.
+    (ApiKey.OFFSET_COMMIT, 0): {
+        "OffsetCommitRequest": _Difference(("generation_id_or_member_epoch", "member_id", "retention_time")),
+    },
+    (ApiKey.OFFSET_COMMIT, 1): {
+        "OffsetCommitRequest": _Difference(without=("retention_time",)),
+        "OffsetCommitRequestPartition": _Difference(
+            others={"committed_offset": ("commit_timestamp", int, kafka("int64", default=-1))}
+        ),
+    },
+    (ApiKey.OFFSET_FOR_LEADER_EPOCH, 0): {
+        "OffsetForLeaderPartition": _NO_CURRENT_EPOCH,
+        "EpochEndOffset": _Difference(without=("leader_epoch",)),
+        "OffsetForLeaderEpochResponse": _NO_THROTTLE_TIME,
+    },
+    (ApiKey.OFFSET_FOR_LEADER_EPOCH, 1): {
+        "OffsetForLeaderPartition": _NO_CURRENT_EPOCH,
+        "OffsetForLeaderEpochResponse": _NO_THROTTLE_TIME,
+    },
     (ApiKey.DELETE_TOPICS, 0): {"DeleteTopicsResponse": _NO_THROTTLE_TIME},
     # Kafka 3.9 never sets `is_default`.
     (ApiKey.DESCRIBE_CONFIGS, 0): {

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from klog.protocol.apis import SERVED, ApiKey
 
 if TYPE_CHECKING:
-    from klog.server.network.request import Request
+    from klog.server.network.request import Client, Request
 
 _PER_DECADE: Final = 10
 _DECADES_NS: Final = range(4, 11)  # 10 us to 100 s
@@ -45,26 +45,51 @@ class Timing:
 
 
 class ApiCounter:
-    """The durations of one API's requests.
+    """The durations of one API's requests, as in Kafka's RequestMetrics.
 
-    `direct` has the requests that were answered before their handler returned; each took as long as its
-    handler. For the others `handlers` has the time in the handler, `queues` the wait for an I/O thread before
-    it, and `totals` the whole time with the wait in a purgatory.
+    `local` has the time in the handler, and `sends` the time that the socket needed to take the answer.
+    `totals` has the time from a request that is ready to be handled to the end of that. The others have only
+    requests that had to wait: `queues` for an I/O thread, `remotes` for what the answer depends on (in a
+    purgatory), `response_queues` for the network thread after another thread had answered.
     """
 
-    __slots__ = ("direct", "failures", "handlers", "queues", "totals")
+    __slots__ = ("failures", "local", "queues", "remotes", "response_queues", "sends", "totals")
 
     def __init__(self) -> None:
         self.failures = 0
-        self.direct = Timing()
-        self.handlers = Timing()
+        self.local = Timing()
         self.queues = Timing()
+        self.remotes = Timing()
+        self.response_queues = Timing()
+        self.sends = Timing()
         self.totals = Timing()
+
+    def handled(self, connection: Client, requests: int, start_ns: int, now_ns: int) -> None:
+        """Count requests that were answered where they were read. Their answers are about to be sent."""
+        elapsed_ns = now_ns - start_ns
+        self.local.record_several(elapsed_ns, requests)
+        connection.unsent.append((self, requests, elapsed_ns, now_ns))
+
+    def answered_later(
+        self, request: Request, requests: int, since_ns: int, handled_ns: int, now_ns: int
+    ) -> None:
+        """Count what requests have waited since their handler returned, when their answer is queued."""
+        answered_ns = request.answered_ns or now_ns
+        self.remotes.record_several((answered_ns - handled_ns) * requests, requests)
+        self.response_queues.record_several((now_ns - answered_ns) * requests, requests)
+        request.connection.unsent.append((self, requests, (now_ns - since_ns) * requests, now_ns))
+
+    def sent(self, requests: int, spent_ns: int, send_ns: int) -> None:
+        """Count answers that the socket has taken. All of them together have spent so long until they were
+        queued, and then took so long to send.
+        """
+        self.sends.record_several(send_ns, requests)
+        self.totals.record_several(spent_ns + send_ns, requests)
 
     @property
     def requests(self) -> int:
         """Requests that have been through their handlers."""
-        return sum(self.direct.counts) + sum(self.handlers.counts)
+        return sum(self.local.counts)
 
 
 class RequestCounters:

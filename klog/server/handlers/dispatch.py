@@ -46,6 +46,7 @@ class Route(NamedTuple):
     """What serves one API.
 
     `may_block`: it may wait for a disk, the metadata store or an import, and belongs on an I/O thread.
+    Versions before `short_from` belong there in any case.
     `failed` makes the answer of a request whose handler broke; None closes the connection. `run` answers the
     first frames of a buffer without making requests of them, if they are of a kind that it knows: it is given
     a connection, a buffer and the positions where the frames begin and end, and returns the position after
@@ -56,6 +57,7 @@ class Route(NamedTuple):
     may_block: bool = True
     failed: Failed = top_level_error
     run: Run | None = None
+    short_from: int = 0
 
 
 class Dispatcher:
@@ -84,10 +86,10 @@ class Dispatcher:
         self._counters = counters
         self._clock_ns = clock_ns
 
-    def may_block(self, api_key: int, api_version: int) -> bool:  # noqa: ARG002 (the interface's)
+    def may_block(self, api_key: int, api_version: int) -> bool:
         """Whether such a request belongs on an I/O thread."""
         route = self._routes.get(api_key)
-        return route is not None and route.may_block
+        return route is not None and (route.may_block or api_version < route.short_from)
 
     def handle_run(self, connection: Connection, buffer: bytearray, start: int, end: int) -> int:
         """Answer as many frames as need no `Request`; the position after the last of them."""
@@ -114,12 +116,12 @@ class Dispatcher:
             if self._gate is None or self._admits(self._gate, request, route):
                 route.handle(request)
         finally:
-            elapsed_ns = self._clock_ns() - start_ns
+            now_ns = self._clock_ns()
             counter = self._counters.of(request)
             if request.answered and not request.queued_ns:
-                counter.direct.record(elapsed_ns)
+                counter.handled(request.connection, 1, start_ns, now_ns)
             else:
-                self._count_slow(request, counter, start_ns, elapsed_ns)
+                self._count_slow(request, counter, start_ns, now_ns)
 
     def _admits(self, gate: RequestGate, request: Request, route: Route) -> bool:
         """Whether the request's handler may have it; if not, it is answered."""
@@ -153,14 +155,14 @@ class Dispatcher:
         _log.error("%r failed: %s", request, fault, exc_info=None if isinstance(fault, KlogError) else fault)
         request.respond(body)
 
-    def _count_slow(self, request: Request, counter: ApiCounter, start_ns: int, elapsed_ns: int) -> None:
+    def _count_slow(self, request: Request, counter: ApiCounter, start_ns: int, handled_ns: int) -> None:
         """Count a request that has waited for its handler, or waits for its answer."""
-        counter.handlers.record(elapsed_ns)
+        counter.local.record(handled_ns - start_ns)
         since_ns = request.queued_ns or start_ns
         if since_ns != start_ns:
             counter.queues.record(start_ns - since_ns)
 
         def answered() -> None:
-            counter.totals.record(self._clock_ns() - since_ns)
+            counter.answered_later(request, 1, since_ns, handled_ns, self._clock_ns())
 
         request.on_answered = answered

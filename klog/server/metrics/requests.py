@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from klog.server.counters.request_times import ApiCounter, RequestCounters
+from klog.server.counters.request_times import ApiCounter, RequestCounters, Timing
 from klog.server.metrics.exposition import Metric, Sample
 from klog.server.metrics.times import Times, summary
 
@@ -16,19 +16,31 @@ _PREFIX: Final = "kafka_network_requestmetrics_"
 
 
 class ApiTimes(NamedTuple):
-    """The times of one API."""
+    """The times of one API, under Kafka's names. Each has all requests that are answered."""
 
-    total: Times
-    local: Times
-    queue: Times
+    totaltimems: Times
+    requestqueuetimems: Times
+    localtimems: Times
+    remotetimems: Times
+    responsequeuetimems: Times
+    responsesendtimems: Times
 
     @classmethod
     def of(cls, counters: Sequence[ApiCounter]) -> ApiTimes:
         """What these have counted so far."""
+        totals = Times.of(*(each.totals for each in counters))
+        answered = sum(totals.counts)
+
+        def waits(*timings: Timing) -> Times:
+            return Times.of(*timings).filled(answered)
+
         return cls(
-            Times.of(*(timing for each in counters for timing in (each.direct, each.totals))),
-            Times.of(*(timing for each in counters for timing in (each.direct, each.handlers))),
-            Times.of(*(each.queues for each in counters)),
+            totals,
+            waits(*(each.queues for each in counters)),
+            Times.of(*(each.local for each in counters)),
+            waits(*(each.remotes for each in counters)),
+            waits(*(each.response_queues for each in counters)),
+            Times.of(*(each.sends for each in counters)),
         )
 
 
@@ -55,17 +67,17 @@ def request_metrics(counters: RequestCounters, now: TimesByName, before: TimesBy
         "requests whose handler failed",
         (Sample({"request": name}, sum(each.failures for each in found)) for name, found in by_name),
     )
-    for field, help_text in (
-        ("total", "milliseconds from a request to its answer, queue and purgatory included"),
-        ("local", "milliseconds in handlers"),
-        ("queue", "milliseconds waited for an I/O thread, of requests that need one"),
+    for name, help_text in (
+        ("totaltimems", "milliseconds from a request until its answer is sent"),
+        ("requestqueuetimems", "milliseconds waited for an I/O thread; near 0 without one"),
+        ("localtimems", "milliseconds in handlers"),
+        ("remotetimems", "milliseconds waited for other brokers, for records or for time to pass"),
+        ("responsequeuetimems", "milliseconds waited for the network thread after the answer was made"),
+        ("responsesendtimems", "milliseconds to send answers"),
     ):
-        name = "requestqueue" if field == "queue" else field
         samples = (
             sample
             for request, times in now.items()
-            for sample in summary(
-                {"request": request}, getattr(times, field), getattr(before[request], field)
-            )
+            for sample in summary({"request": request}, getattr(times, name), getattr(before[request], name))
         )
-        yield Metric(f"{_PREFIX}{name}timems", "summary", help_text, samples)
+        yield Metric(f"{_PREFIX}{name}", "summary", help_text, samples)

@@ -36,6 +36,11 @@ class Times(NamedTuple):
         counts = tuple(map(sum, zip(*(timing.counts for timing in timings), strict=True)))
         return cls(counts, sum(timing.sum_ns for timing in timings))
 
+    def filled(self, count: int) -> Times:
+        """With times of 0 for those that are missing from so many."""
+        missing = max(0, count - sum(self.counts))
+        return Times((self.counts[0] + missing, *self.counts[1:]), self.sum_ns)
+
 
 def summary(labels: Labels, now: Times, before: Times) -> Iterator[Sample]:
     """Sum and count since the start, and the quantiles of what came after `before`, if there is anything."""

@@ -1,6 +1,7 @@
 """The network layer: reads requests from sockets and sends answers, in Kafka's thread roles.
 
-- The acceptor accepts connections and gives them to the network threads in turn.
+- Each listener has an acceptor and network threads of its own (`served_listener`), so a flood of one listener
+  does not hold up another. The acceptor gives connections to the network threads in turn.
 - A network thread waits for its connections (epoll), cuts what it reads into frames, has the handler answer
   small requests at once, and sends all answers of one read in one write.
 - Further network threads serve the connections that move many bytes (`connection_traffic`), because system

@@ -22,7 +22,9 @@ cdef class Connection:
     cdef public object taken_bytes
     cdef public object throttle_ms
     cdef public object traffic
+    cdef public list unsent
 
     cpdef is_busy(self)
     cpdef give_back_memory(self)
     cpdef queue_answer(self, request)
+    cpdef count_sent(self)

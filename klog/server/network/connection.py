@@ -10,17 +10,18 @@ import socket
 import ssl
 import struct
 import threading
+import time
 from typing import Final, Protocol
 
 from klog.protocol.file_slice import FileSlice
+from klog.security.principal import ANONYMOUS, KafkaPrincipal
 from klog.server.network.connection_traffic import ConnectionTraffic
 from klog.server.network.large_frame import LargeFrame
 from klog.server.network.memory_pool import MemoryPool
 from klog.server.network.outbound import Outbound
 from klog.server.network.page_cache import IsCached, is_cached
 from klog.server.network.phases import Authentication, Phase
-from klog.server.network.principal import ANONYMOUS, KafkaPrincipal
-from klog.server.network.request import Request
+from klog.server.network.request import Request, Unsent
 from klog.server.network.settings import Listener
 
 _FRAME_HEAD: Final = struct.Struct(">ii")
@@ -55,6 +56,7 @@ class Connection:
       network thread.
     - `throttle_ms` is for how long to mute the connection after the answers that are queued.
     - `taken_bytes` is the part of the memory pool that its request has.
+    - `unsent` has the answers that are queued, to be counted when the socket has taken all.
     - `traffic` is what it has moved of late, by which its network thread is chosen.
     - `closing` says that it closes when all is sent.
     """
@@ -82,6 +84,7 @@ class Connection:
         "taken_bytes",
         "throttle_ms",
         "traffic",
+        "unsent",
     )
 
     def __init__(
@@ -116,6 +119,7 @@ class Connection:
             self.begin_authentication()
         self.last_active_ms = 0
         self.traffic = ConnectionTraffic()
+        self.unsent: list[Unsent] = []
 
     @property
     def fd(self) -> int:
@@ -196,6 +200,13 @@ class Connection:
         add(head)
         for part in parts[begin:]:
             add(part)
+
+    def count_sent(self) -> None:
+        """Counts the answers that were queued: the socket has taken all, or will take no more."""
+        now_ns = time.perf_counter_ns()
+        for counter, requests, spent_ns, queued_ns in self.unsent:
+            counter.sent(requests, spent_ns, now_ns - queued_ns)
+        self.unsent.clear()
 
     def __repr__(self) -> str:
         return f"{self.peer[0]}:{self.peer[1]} on {self.listener.name}"

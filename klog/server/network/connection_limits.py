@@ -87,10 +87,6 @@ class ConnectionCounts:
             return False
         return self._protected(listener) or self.total < self._settings.max_connections
 
-    def serves(self, listener: str) -> bool:
-        """Whether the listener still exists."""
-        return listener in self._listeners
-
     def exceeded(self, listener: str) -> bool:
         """Whether there are too many connections, and one of this listener may be closed for it."""
         return self.total > self._settings.max_connections and not self._protected(listener)

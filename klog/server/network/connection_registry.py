@@ -67,6 +67,7 @@ class ConnectionRegistry:
         """Closes a connection that was not registered yet."""
         connection.closed = True
         connection.socket.close()
+        connection.count_sent()
         self._on_closed(connection)
 
     def disconnect(self, connection: Connection) -> None:
@@ -77,11 +78,10 @@ class ConnectionRegistry:
         with suppress(OSError):
             connection.socket.shutdown(socket.SHUT_RDWR)
 
-    def close_listener(self, name: str) -> None:
-        """Closes the connections of a listener."""
+    def disconnect_all(self) -> None:
+        """Closes all connections (`disconnect`)."""
         for connection in self.all():
-            if connection.listener.name == name:
-                self.disconnect(connection)
+            self.disconnect(connection)
 
     def close_idle(self, now_ms: int, max_idle_ms: int) -> None:
         """Closes the connections on which nothing has happened for `max_idle_ms`; below 0 closes none. A

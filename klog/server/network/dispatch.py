@@ -95,6 +95,9 @@ def queue_answer(connection: Connection, request: Request) -> None:
     except KlogError as error:
         log_closing(connection, error)
         connection.closing = True
+    if not connection.outbound.size_bytes:
+        # There is no answer, so nothing is left to be sent.
+        connection.count_sent()
 
 
 def log_closing(connection: Connection, error: Exception) -> None:

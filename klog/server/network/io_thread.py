@@ -184,7 +184,10 @@ class IoThread:
     def _send(self, connection: Connection) -> bool:
         """True if all is sent and the connection lives on."""
         try:
-            return connection.outbound.flush(connection.socket, may_wait=True) and not connection.closing
+            sent_all = connection.outbound.flush(connection.socket, may_wait=True)
+            if sent_all:
+                connection.count_sent()
+            return sent_all and not connection.closing
         except KlogError as error:
             log_closing(connection, error)
         except OSError as error:

@@ -46,7 +46,7 @@ def stay(bulk: bool) -> None:
 
 class NetworkThread:
     """Owns connections. Other threads use `adopt_new`, `take_back`, `complete`, `channel_available`,
-    `resume_held`, `take_over`, `close_listener`, `check_connections`, `drain`, `retire` and `join`.
+    `resume_held`, `take_over`, `disconnect_all`, `check_connections`, `drain`, `retire` and `join`.
 
     A thread is for `bulk` traffic or for all other. `move_to` names a thread of either kind, for a connection
     that does not belong here any more; None if it has to stay.
@@ -130,6 +130,7 @@ class NetworkThread:
 
     def complete(self, connection: Connection, request: Request) -> None:
         """Sends the answer of a request that was parked."""
+        request.answered_ns = time.perf_counter_ns()
         self._post(lambda: self._complete(connection, request), connection)
 
     def channel_available(self) -> None:
@@ -155,9 +156,9 @@ class NetworkThread:
         self._retiring = True
         self.drain(until_s)
 
-    def close_listener(self, name: str) -> None:
-        """Closes the connections that came through a listener."""
-        self._post(lambda: self._registry.close_listener(name))
+    def disconnect_all(self) -> None:
+        """Closes all connections, those that are being answered included."""
+        self._post(self._registry.disconnect_all)
 
     def check_connections(self) -> None:
         """Closes the connections that are too many after the limits have changed."""
@@ -316,9 +317,6 @@ class NetworkThread:
     def _take_over(self, connection: Connection) -> None:
         with self._ending:
             self._arriving -= 1
-        if not self._counts.serves(connection.listener.name):
-            self._registry.close_new(connection)
-            return
         self._registry.add(connection, READABLE)
         connection.traffic.restart(self._now_ms)
         self._send_and_resume(connection)

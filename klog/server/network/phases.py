@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import NamedTuple, Protocol
 
-from klog.server.network.principal import KafkaPrincipal
+from klog.security.principal import KafkaPrincipal
 
 
 class Phase(Enum):

@@ -1,6 +1,7 @@
 cdef class Request:
     cdef object _client
     cdef public object answered
+    cdef public object answered_ns
     cdef public object api_key
     cdef public object api_version
     cdef public object before_answer

@@ -13,7 +13,7 @@ from klog.protocol.errors import MalformedMessageError
 from klog.protocol.file_slice import BodyPart
 from klog.protocol.messages import request_is_flexible
 from klog.protocol.primitives import end_of, read_tags
-from klog.server.network.principal import KafkaPrincipal
+from klog.security.principal import KafkaPrincipal
 from klog.server.network.settings import Listener
 
 _HEAD: Final = struct.Struct(">iih")  # key and version as one number, correlation id, length of the client id
@@ -30,6 +30,20 @@ _FLEXIBLE: Final = {
 BeforeAnswer = Callable[["Request", Sequence[BodyPart] | None], Sequence[BodyPart] | None]
 
 
+class AnswerCounter(Protocol):
+    """Counts the answers to some requests."""
+
+    def sent(self, requests: int, spent_ns: int, send_ns: int) -> None:
+        """The socket has taken the answers. All of them together had spent so long until they were queued,
+        and then took so long to send.
+        """
+
+
+# Answers that are queued: what counts them, for how many requests they are, what these have spent in all, and
+# since when the answers are queued, by the performance counter.
+Unsent = tuple[AnswerCounter, int, int, int]
+
+
 class Client(Protocol):
     """The connection of a request, as the request uses it."""
 
@@ -38,6 +52,7 @@ class Client(Protocol):
     principal: KafkaPrincipal
     closed: bool
     closing: bool
+    unsent: list[Unsent]
 
     @property
     def lock(self) -> AbstractContextManager[object]:
@@ -56,6 +71,7 @@ class Request:
     - `on_io_thread` says that the handler may block.
     - `queued_ns` is since when the request has waited for an I/O thread, by the performance counter; 0 if it
       has not waited.
+    - `answered_ns` is since when the answer has waited for the network thread; 0 if it has not waited.
 
     Handlers may set these:
 
@@ -68,6 +84,7 @@ class Request:
     __slots__ = (
         "_client",
         "answered",
+        "answered_ns",
         "api_key",
         "api_version",
         "before_answer",
@@ -111,6 +128,7 @@ class Request:
         self.received_ms = received_ms
         self.on_io_thread = False
         self.answered = False
+        self.answered_ns = 0
         self.parked = False
         self.closes = False
         self.is_framed = False
@@ -197,6 +215,7 @@ class LateAnswers(Request):
     def __init__(self, connection: Client) -> None:  # there is no frame of its own to read
         self.connection = connection
         self.answered = False
+        self.answered_ns = 0
         self.parked = True
         self.closes = False
         self.is_framed = True

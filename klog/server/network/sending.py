@@ -44,6 +44,8 @@ class Sender:
         if not sent_all:
             registry.watch(connection, WRITABLE)
             return False
+        if connection.unsent:
+            connection.count_sent()
         if connection.closing:
             registry.close(connection)
             return False

@@ -49,13 +49,15 @@ class NetworkSettings:
     send buffer is left to the system: without it one large answer fills megabytes, which are out of the
     processor's caches when the client reads them, and congestion control by BBR paces them with timers.
 
-    A network thread serves all listeners; Kafka counts network threads per listener. One is enough for small
-    requests while Python runs one thread at a time. For socket buffers, -1 leaves the size to the system,
-    which grows them as a connection needs; for `queued_max_request_bytes` it is no bound. Only its own limits
-    hold for `protected_listener` (in Kafka the listener between brokers), unless it is the only listener.
+    Each listener has `network_threads` of its own, or as many as `listener_network_threads` says. One is
+    enough for small requests while Python runs one thread at a time. For socket buffers, -1 leaves the size
+    to the system, which grows them as a connection needs; for `queued_max_request_bytes` it is no bound. Only
+    its own limits hold for `protected_listener` (in Kafka the listener between brokers), unless it is the
+    only listener.
     """
 
     network_threads: int = 1
+    listener_network_threads: Mapping[str, int] = field(default_factory=dict)
     io_threads: int = 2
     bulk_threads: int = 1
     bulk_read_bytes: int = 256 * 1024
@@ -79,3 +81,7 @@ class NetworkSettings:
     receive_buffer_bytes: int = -1
     listen_backlog_size: int = 50
     stop_timeout_ms: int = 5_000
+
+    def network_threads_of(self, listener: str) -> int:
+        """How many network threads a listener has."""
+        return self.listener_network_threads.get(listener, self.network_threads)

@@ -7,7 +7,7 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 
 from klog.formats.errors import UsageError
@@ -23,6 +23,7 @@ from klog.server.network.opening import Opening
 from klog.server.network.page_cache import IsCached, is_cached
 from klog.server.network.poller import Poller, new_poller
 from klog.server.network.request_channel import RequestChannel
+from klog.server.network.served_listener import NetworkFor, ServedListener
 from klog.server.network.settings import Listener, NetworkSettings
 from klog.storage.log.descriptors import are_exhausted
 from klog.storage.log.scheduler import monotonic_ms
@@ -60,27 +61,47 @@ class SocketServer:
         self._clock_ms = clock_ms
         self._poller_factory = poller_factory
         self._is_cached = is_cached
-        self._sockets: list[tuple[Listener, socket.socket]] = []
-        self._acceptor: Acceptor | None = None
         self._counts = ConnectionCounts(settings, clock_ms)
         self._counts.reconfigure(settings, [each.name for each in listeners])
         self._channel = RequestChannel(settings.queued_max_requests)
         bytes_allowed = settings.queued_max_request_bytes
         self.memory = MemoryPool(bytes_allowed, self._resume_held) if bytes_allowed > 0 else None
         self._changing = threading.Lock()
+        self._started = False
         self._stopped = False
         self._numbers = itertools.count(), itertools.count(), itertools.count()
-        # Threads that are ending get no new connections, and stay in `_known` until they have ended.
-        self._networks = [self._new_network() for _ in range(settings.network_threads)]
-        self._bulk_networks = [self._new_network(bulk=True) for _ in range(settings.bulk_threads)]
-        self._known = [*self._networks, *self._bulk_networks]
+        self._served: dict[str, ServedListener] = {}
+        # All network threads that have not ended, those that are ending included.
+        self._known: list[NetworkThread] = []
         self._io_threads = [self._new_io_thread() for _ in range(settings.io_threads)]
         self._io_thread_count = settings.io_threads
         self._ended_waited_s = [0.0, 0.0]
 
-    def _new_network(self, *, bulk: bool = False) -> NetworkThread:
+    def _serve(
+        self, listener: Listener, sock: socket.socket, settings: NetworkSettings, undoing: ExitStack
+    ) -> None:
+        """Takes a bound listener, which `undoing` closes."""
+        acceptor = Acceptor(
+            self._settings,
+            listener,
+            sock,
+            self._counts,
+            self._clock_ms,
+            self._poller_factory,
+            self._is_cached,
+        )
+        served = ServedListener(settings, listener, sock, acceptor, self._new_network)
+        self._served[listener.name] = served
+
+        def undo() -> None:
+            del self._served[listener.name]
+            served.close()
+
+        undoing.callback(undo)
+
+    def _new_network(self, move_to: NetworkFor, bulk: bool) -> NetworkThread:
         name = f"klog-bulk-{next(self._numbers[2])}" if bulk else f"klog-network-{next(self._numbers[0])}"
-        return NetworkThread(
+        network = NetworkThread(
             name,
             self._settings,
             self._handler,
@@ -90,15 +111,12 @@ class SocketServer:
             self._counts,
             self.memory,
             self._poller_factory,
-            self._network_for,
+            move_to,
             opening=self._opening,
             bulk=bulk,
         )
-
-    def _network_for(self, bulk: bool) -> NetworkThread | None:
-        """The network thread of a kind that has the fewest connections; None if there is none."""
-        networks = tuple(self._bulk_networks if bulk else self._networks)
-        return min(networks, key=lambda each: each.connection_count, default=None)
+        self._known.append(network)
+        return network
 
     def _new_io_thread(self) -> IoThread:
         name = f"klog-io-{next(self._numbers[1])}"
@@ -116,17 +134,20 @@ class SocketServer:
 
     def bind(self) -> None:
         """Raises BindError; then nothing is bound."""
-        self._sockets = self._bind(self._listeners)
-
-    def _bind(self, listeners: Sequence[Listener]) -> list[tuple[Listener, socket.socket]]:
-        """Raises BindError."""
         with ExitStack() as undoing:
-            sockets = []
-            for listener in listeners:
-                sock = self._listen(listener)
-                undoing.callback(sock.close)
-                sockets.append((listener, sock))
+            for listener, sock in self._bind(self._listeners, undoing):
+                self._serve(listener, sock, self._settings, undoing)
             undoing.pop_all()
+
+    def _bind(
+        self, listeners: Iterable[Listener], undoing: ExitStack
+    ) -> list[tuple[Listener, socket.socket]]:
+        """Raises BindError."""
+        sockets = []
+        for listener in listeners:
+            sock = self._listen(listener)
+            undoing.callback(sock.close)
+            sockets.append((listener, sock))
         return sockets
 
     def _listen(self, listener: Listener) -> socket.socket:
@@ -166,27 +187,18 @@ class SocketServer:
 
     def port(self, listener_name: str) -> int:
         """The port that a listener is bound to. Raises UsageError for a listener that is not bound."""
-        for listener, sock in self._sockets:
-            if listener.name == listener_name:
-                return int(sock.getsockname()[1])
-        raise UsageError(f"no listener {listener_name} is bound")
+        served = self._served.get(listener_name)
+        if served is None:
+            raise UsageError(f"no listener {listener_name} is bound")
+        return int(served.socket.getsockname()[1])
 
     def start(self) -> None:
         """Begins to accept and to serve; `bind` first."""
-        self._acceptor = Acceptor(
-            self._settings,
-            self._sockets,
-            self._networks,
-            self._counts,
-            self._clock_ms,
-            self._poller_factory,
-            self._is_cached,
-        )
-        for network in self._known:
-            network.start()
+        self._started = True
         for io_thread in self._io_threads:
             io_thread.start()
-        self._acceptor.start()
+        for served in self._served.values():
+            served.start()
 
     def open(self) -> None:
         """Answers the requests that have waited, and from now on all."""
@@ -199,41 +211,54 @@ class SocketServer:
         """Goes on with other listeners, numbers of threads and limits of connections. The other settings stay
         as they were at the start. Call it between `start` and `stop`.
 
-        A listener with the same address as before keeps its socket and its connections; other TLS settings
-        hold for new connections. Connections of a removed listener are closed, and so are those of a network
-        thread that ends. Raises BindError, or ProtocolError if the system has no threads left; then nothing
-        has changed.
+        A listener of the same name as before keeps its connections, and its socket if it has the same
+        address; other TLS settings hold for new connections. Connections of a removed listener are closed,
+        and so are those of a network thread that ends. Raises BindError, or ProtocolError if the system has
+        no threads left; then nothing has changed.
         """
         with self._changing:
-            if self._acceptor is None or self._stopped:
+            if not self._started or self._stopped:
                 return
-            there = {listener.address: sock for listener, sock in self._sockets}
             with ExitStack() as undoing:
-                bound = self._bind([each for each in listeners if each.address not in there])
-                for _, sock in bound:
-                    undoing.callback(sock.close)
-                self._add_threads(settings, undoing)
+                bound = dict(self._bind(filter(self._is_new, listeners), undoing))
+                self._add_threads(listeners, bound, settings, undoing)
                 undoing.pop_all()
-            there |= {listener.address: sock for listener, sock in bound}
-            gone = {each.name for each in self._listeners} - {each.name for each in listeners}
             self._listeners = tuple(listeners)
-            self._sockets = [(listener, there[listener.address]) for listener in listeners]
-            self._counts.reconfigure(settings, [each.name for each in listeners])
-            self._take_away_threads(settings)
+            names = [each.name for each in listeners]
+            self._counts.reconfigure(settings, names)
+            for gone in self._served.keys() - names:
+                self._served.pop(gone).close()
+            for listener in listeners:
+                served = self._served[listener.name]
+                sock = bound.get(listener, served.socket)
+                served.change(listener, sock, settings.network_threads_of(listener.name))
+            for _ in range(self._io_thread_count - settings.io_threads):
+                self._end_io_thread()
+            self._forget_ended()
             for network in self._known:
                 network.check_connections()
-                for name in gone:
-                    network.close_listener(name)
 
-    def _add_threads(self, settings: NetworkSettings, undoing: ExitStack) -> None:
-        """Raises ProtocolError if the system has none left."""
+    def _is_new(self, listener: Listener) -> bool:
+        """Whether nothing is bound to the address of a listener yet."""
+        served = self._served.get(listener.name)
+        return served is None or served.listener.address != listener.address
+
+    def _add_threads(
+        self,
+        listeners: Sequence[Listener],
+        bound: Mapping[Listener, socket.socket],
+        settings: NetworkSettings,
+        undoing: ExitStack,
+    ) -> None:
+        """Begins to serve new listeners. Raises ProtocolError if the system has no threads left."""
         try:
-            for _ in range(settings.network_threads - len(self._networks)):
-                network = self._new_network()
-                network.start()
-                self._networks.append(network)
-                self._known.append(network)
-                undoing.callback(self._retire_last)
+            for listener in listeners:
+                served = self._served.get(listener.name)
+                if served is not None:
+                    served.add_threads(settings.network_threads_of(listener.name), undoing)
+                    continue
+                self._serve(listener, bound[listener], settings, undoing)
+                self._served[listener.name].start()
             for _ in range(settings.io_threads - self._io_thread_count):
                 io_thread = self._new_io_thread()
                 io_thread.start()
@@ -243,21 +268,10 @@ class SocketServer:
         except (OSError, RuntimeError) as error:
             raise ProtocolError(f"the system has no threads left: {error}") from error
 
-    def _take_away_threads(self, settings: NetworkSettings) -> None:
-        """Ends the threads that are too many, after the acceptor has the new list."""
-        leaving = self._networks[settings.network_threads :]
-        if self._acceptor is not None:
-            self._acceptor.change(self._sockets, self._networks[: settings.network_threads])
-        for _ in leaving:
-            self._retire_last()
-        for _ in range(self._io_thread_count - settings.io_threads):
-            self._end_io_thread()
-        self._known[:] = [network for network in self._known if network.alive]
-
-    def _retire_last(self) -> None:
-        network = self._networks.pop()
-        self._ended_waited_s[0] += network.waited_s
-        network.retire(time.monotonic() + self._settings.stop_timeout_ms / 1000)
+    def _forget_ended(self) -> None:
+        """Keeps of the network threads that have ended only how long they waited."""
+        self._ended_waited_s[0] += sum(each.waited_s for each in self._known if not each.alive)
+        self._known[:] = [each for each in self._known if each.alive]
 
     def _end_io_thread(self) -> None:
         self._io_thread_count -= 1
@@ -276,13 +290,12 @@ class SocketServer:
         """
         with self._changing:
             self._stopped = True
-        started = self._acceptor is not None
-        if self._acceptor is not None:
-            self._acceptor.stop()
+        for served in self._served.values():
+            served.stop_accepting()
         deadline_s = time.monotonic() + self._settings.stop_timeout_ms / 1000
-        if started:
-            for network in (*self._networks, *self._bulk_networks):
-                network.drain(deadline_s)
+        if self._started:
+            for served in self._served.values():
+                served.drain(deadline_s)
             for network in self._known:
                 network.join(self._settings.stop_timeout_ms / 1000 + 1)
         for connection in self._channel.drain():
@@ -290,18 +303,16 @@ class SocketServer:
         for _ in self._io_threads:
             self._channel.end_one()
         for io_thread in self._io_threads:
-            if started and not io_thread.join(max(0.1, deadline_s - time.monotonic())):
+            if self._started and not io_thread.join(max(0.1, deadline_s - time.monotonic())):
                 _log.warning("An I/O thread did not end in time; its request is given up")
-        for network in (*self._networks, *self._bulk_networks):
-            network.release()
-        for _, sock in self._sockets:
-            sock.close()
-        self._sockets.clear()
+        for served in self._served.values():
+            served.release()
+        self._served.clear()
 
     def _connection_closed(self, connection: Connection) -> None:
         self._counts.remove(connection.listener.name, connection.peer[0])
-        if self._acceptor is not None:
-            self._acceptor.connection_closed()
+        for served in tuple(self._served.values()):
+            served.connection_closed()
 
     def _resume_held(self) -> None:
         for network in tuple(self._known):
@@ -327,17 +338,20 @@ class SocketServer:
     @property
     def thread_counts(self) -> tuple[int, int]:
         """How many network threads and I/O threads there are, as the settings ask for."""
-        return len(self._networks), self._io_thread_count
+        return self._network_counts()[0], self._io_thread_count
 
     @property
     def waiting_thread_counts(self) -> tuple[int, int]:
         """How many threads `waited_s` sums: those for bulk traffic count as network threads."""
-        network_count, io_count = self.thread_counts
-        return network_count + len(self._bulk_networks), io_count
+        return sum(self._network_counts()), self._io_thread_count
+
+    def _network_counts(self) -> tuple[int, int]:
+        counts = [served.thread_counts for served in tuple(self._served.values())]
+        return sum(usual for usual, _ in counts), sum(bulk for _, bulk in counts)
 
     @property
     def waited_s(self) -> tuple[float, float]:
         """Seconds that all network threads, and all I/O threads, have waited for work."""
         network_s, io_s = self._ended_waited_s
-        network_s += sum(thread.waited_s for thread in (*self._networks, *self._bulk_networks))
+        network_s += sum(thread.waited_s for thread in tuple(self._known))
         return network_s, io_s + sum(thread.waited_s for thread in tuple(self._io_threads))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ssl
 from typing import Final
 
+from klog.security.principal import ANONYMOUS, KafkaPrincipal
 from klog.server.network.certificates import subject_of
 from klog.server.network.poller import READABLE, WRITABLE
-from klog.server.network.principal import ANONYMOUS, KafkaPrincipal
 
 # OpenSSL's reasons if the first bytes are no TLS.
 _NO_TLS: Final = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "PACKET_LENGTH_TOO_LONG")

@@ -15,7 +15,7 @@ from contextlib import closing
 from functools import partial
 from typing import Final, NamedTuple, cast
 
-from klog.formats.errors import KlogError
+from klog.formats.errors import ChecksumCodeError, KlogError
 from klog.formats.names import FileKind, TopicPartition, segment_file
 from klog.jobs.processes import Advanced, Done, run_tasks
 from klog.storage.cleaner.throttle import Throttle
@@ -122,7 +122,7 @@ class DamageSearch:
                             _log.warning("damaged: %s", damage)
                     if self._stopping.is_set():
                         break
-        except (KlogError, OSError) as error:
+        except (KlogError, ChecksumCodeError, OSError) as error:
             _log.warning("the search for damage has ended: %s", error)
         self._summarise(checked, places)
 

@@ -53,8 +53,9 @@ from klog.server.handlers.groups.commit_runs import CommitRuns
 from klog.server.handlers.groups.consumer_groups import ConsumerGroupsHandler
 from klog.server.handlers.groups.find_coordinator import FindCoordinatorHandler
 from klog.server.handlers.groups.members import MembersHandler
-from klog.server.handlers.groups.offsets import OffsetsHandler
+from klog.server.handlers.groups.offsets import OFFSETS_IN_GROUPS_FROM, OffsetsHandler
 from klog.server.handlers.groups.transactional_offsets import TransactionalOffsetsHandler
+from klog.server.handlers.groups.tree_offsets import TreeOffsets
 from klog.server.handlers.partition_lookup import PartitionLookup
 from klog.server.handlers.topics.auto_creation import AutoTopicCreation
 from klog.server.handlers.topics.create_partitions import CreatePartitionsHandler
@@ -167,7 +168,7 @@ def _data_routes(parts: HandlerServices) -> dict[int, Route]:
         parts.sessions,
         fetch_max_bytes,
         parts.topic_stats,
-        parts.counters.by_api[ApiKey.FETCH].direct,
+        parts.counters.by_api[ApiKey.FETCH],
         parts.clock_ns,
         may_choose_replica=selector is not None,
     )
@@ -211,7 +212,8 @@ def _group_routes(parts: HandlerServices, creation: AutoTopicCreation) -> dict[i
         parts.create_in_background,
     )
     members = MembersHandler(requests)
-    offsets = OffsetsHandler(requests, lookup.known, parts.clock_ms)
+    tree_offsets = TreeOffsets(parts.store, lookup.known, parts.groups.settings.max_metadata_bytes)
+    offsets = OffsetsHandler(requests, tree_offsets, lookup.known, parts.clock_ms)
     commit_runs = CommitRuns(
         GroupCommits(parts.groups),
         parts.cache,
@@ -231,8 +233,11 @@ def _group_routes(parts: HandlerServices, creation: AutoTopicCreation) -> dict[i
         ApiKey.SYNC_GROUP: Route(members.sync, may_block=False),
         ApiKey.HEARTBEAT: Route(members.heartbeat, may_block=False),
         ApiKey.LEAVE_GROUP: Route(members.leave, may_block=False),
-        ApiKey.OFFSET_COMMIT: Route(offsets.commit, may_block=False, run=commit_runs.handle),
-        ApiKey.OFFSET_FETCH: Route(offsets.fetch, may_block=False),
+        # Version 0 is about offsets in the metadata store.
+        ApiKey.OFFSET_COMMIT: Route(
+            offsets.commit, may_block=False, run=commit_runs.handle, short_from=OFFSETS_IN_GROUPS_FROM
+        ),
+        ApiKey.OFFSET_FETCH: Route(offsets.fetch, may_block=False, short_from=OFFSETS_IN_GROUPS_FROM),
         ApiKey.OFFSET_DELETE: Route(offsets.delete),
         ApiKey.TXN_OFFSET_COMMIT: Route(transactional.commit, may_block=False),
         ApiKey.DESCRIBE_GROUPS: Route(groups.describe),

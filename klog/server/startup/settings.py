@@ -22,6 +22,7 @@ from klog.server.network import ListenerLimits, NetworkSettings
 from klog.server.network.listeners import Listeners
 
 _LISTEN_BACKLOG: Final = 1024
+_NETWORK_THREADS: Final = "num.network.threads"
 _OVERRIDES: Final = "max.connections.per.ip.overrides"
 _HOST: Final = re.compile(r"[0-9a-zA-Z\-%._:]+")
 
@@ -33,7 +34,12 @@ def network_settings(config: BrokerConfig, listeners: Listeners) -> NetworkSetti
         return config.number(name) if config.explicit(name) is not None else own
 
     return NetworkSettings(
-        network_threads=chosen("num.network.threads", 1),
+        network_threads=chosen(_NETWORK_THREADS, 1),
+        listener_network_threads={
+            each.name: own
+            for each in listeners.bound
+            if isinstance(own := config.own_of_listener(each.name, _NETWORK_THREADS), int)
+        },
         io_threads=chosen("num.io.threads", os.cpu_count() or 1),
         bulk_threads=_bulk_threads(),
         queued_max_requests=config.number("queued.max.requests"),

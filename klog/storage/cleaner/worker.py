@@ -18,7 +18,7 @@ import sys
 from typing import IO, Any, Final
 
 from klog.formats import errors
-from klog.formats.errors import KlogError
+from klog.formats.errors import ChecksumCodeError, KlogError
 from klog.storage.cleaner.cleaning import OnBytes, OnGroup, clean
 from klog.storage.cleaner.task import (
     CleanedGroup,
@@ -67,6 +67,8 @@ def run(requests: IO[str], answers: IO[str]) -> None:
         result = clean(task, talk.on_group, talk.on_bytes)
     except CleaningAbortedError:
         return  # the parent knows that, or has ended
+    except ChecksumCodeError as error:
+        what = {"wrong_code": str(error)}
     except KlogError as error:
         what = {"error": _error_to_json(error)}
     else:
@@ -164,6 +166,8 @@ def _follow(
         if "result" in answer:
             end_offset, stats = answer["result"]
             return CleanResult(end_offset, CleanStats(**stats))
+        if "wrong_code" in answer:
+            raise ChecksumCodeError(answer["wrong_code"])
         if "error" in answer:
             raise _error_from_json(answer["error"])
         try:

@@ -1,4 +1,4 @@
-"""Closes a log when its disk fails, whichever method meets the error."""
+"""Closes a log when its disk or this machine's checksum code fails, whichever method meets the error."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Concatenate, ParamSpec, TypeVar
 
-from klog.formats.errors import StorageError
+from klog.formats.errors import ChecksumCodeError, StorageError
 from klog.storage.log.log_values import GuardedLog
 
 
@@ -25,16 +25,27 @@ def require_open(log: GuardedLog) -> None:
         raise LogClosedError("the log is closed", file=log.directory)
 
 
+def unusable(log: GuardedLog, wrong: ChecksumCodeError) -> StorageError:
+    """Close a log whose checksums this machine cannot check, as if its disk had failed."""
+    error = StorageError(str(wrong), file=log.directory)
+    log.fail(error)
+    return error
+
+
 def on_disk(
     method: Callable[Concatenate[_Log, _Arguments], _Result],
 ) -> Callable[Concatenate[_Log, _Arguments], _Result]:
-    """A method that requires an open log. If the disk fails, it closes the log and notifies `background`."""
+    """A method that requires an open log. If the disk fails, or the code that computes checksums is wrong, it
+    closes the log and notifies `background`.
+    """
 
     def guarded(log: _Log, /, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
         with log.lock:
             require_open(log)
             try:
                 return method(log, *args, **kwargs)
+            except ChecksumCodeError as wrong:
+                raise unusable(log, wrong) from wrong
             except (OSError, StorageError) as error:
                 log.fail(error)
                 raise

@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterable
 
 from klog.config.topic import TopicConfig
 from klog.formats.constants import INT64_MAX
-from klog.formats.errors import KlogError, StorageError
+from klog.formats.errors import ChecksumCodeError, KlogError, StorageError
 from klog.formats.names import FileKind, TopicPartition
 from klog.kernel.markers import marker_of_batch
 from klog.storage.log.append_values import AppendError, Origin, Validated
 from klog.storage.log.batch_run import BatchRun, has_producers
-from klog.storage.log.disk_guard import on_disk, require_open
+from klog.storage.log.disk_guard import on_disk, require_open, unusable
 from klog.storage.log.follower_batches import FollowedRun, followed_run, follower_batches
 from klog.storage.log.log_values import AppendInfo, Background, LogState
 from klog.storage.log.open_file import sync_file
@@ -114,6 +114,8 @@ class PartitionLog(ReadableLog):
         require_open(self)
         try:
             return self._append_as_leader(data, leader_epoch, now_ms, origin, guard)
+        except ChecksumCodeError as wrong:
+            raise unusable(self, wrong) from wrong
         except (OSError, StorageError) as error:
             self.fail(error)
             raise

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from klog.config.topic import TopicConfig
 from klog.formats import compression
-from klog.formats.checksums import crc32c
+from klog.formats.checksums import confirm_crc32c, crc32c
 from klog.formats.constants import (
     BATCH_ATTRIBUTES_POSITION,
     BATCH_CRC_FROM,
@@ -158,6 +158,7 @@ def _validate_batch(
         raise _too_large(size, config)
     computed = crc32c(data[BATCH_CRC_FROM:])
     if computed != crc:
+        confirm_crc32c(data[BATCH_CRC_FROM:], computed)
         raise _corrupt(crc, computed)
     if client and (
         delta + 1 != count or count <= 0 or attributes & CONTROL_BIT or (producer_id >= 0 and sequence < 0)

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from klog.formats.checksums import Bytes, crc32c
+from klog.formats.checksums import Bytes, confirm_crc32c, crc32c
 from klog.formats.constants import (
     CODEC_MASK,
     CONTROL_BIT,
@@ -308,8 +308,10 @@ def unpack_snapshot(data: Bytes) -> list[ProducerEntry]:
             position_bytes=SNAPSHOT_COUNT_POSITION,
             cure=cure,
         )
-    computed = crc32c(memoryview(data)[SNAPSHOT_CRC_FROM:])
+    checked = memoryview(data)[SNAPSHOT_CRC_FROM:]
+    computed = crc32c(checked)
     if computed != crc:
+        confirm_crc32c(checked, computed)
         raise FormatError(
             f"snapshot's crc is {crc}, but its bytes give {computed}",
             position_bytes=SNAPSHOT_CRC_POSITION,

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import pytest
 
 from klog.admin.acls import Wanted, acls_of, filters_to_list, filters_to_remove
-from klog.admin.requests.acls import AclFilter, AclOperation, AclResourceType, PatternType, Permission
 from klog.admin.requests.scram_users import ScramMechanism, salted
 from klog.formats.errors import UsageError
+from klog.protocol.acls import AclFilter, AclOperation, AclResourceType, PatternType, Permission
 from tests.commands.running import Run, runner
 from tests.peers import KRaftBroker, ZooKeeperBroker
 from tests.peers.tool_server import ToolServer

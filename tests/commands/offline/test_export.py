@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import shlex
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.generate import segment
+from klog.commands import segment_export
 from tests import corpora
 from tests.commands.running import Run, runner
 from tests.corpora import REPOSITORY
@@ -265,3 +267,34 @@ except SystemExit:
         [sys.executable, "-c", text], cwd=REPOSITORY, capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_the_command_for_spark_names_everything_that_it_runs(klog, tmp_path) -> None:
+    out = tmp_path / "a table"
+    options = ("--format", "jsonl", "--subscribe", "t-txn", "--include-headers", "--verify")
+    done = klog("export", LOGS, GZIP, "-o", out, *options, "--jobs", 2, "--print-spark-submit")
+    assert (done.code, done.err) == (0, "")
+    python, launcher, *words = shlex.split(done.out)
+    assert python == f"PYSPARK_PYTHON={sys.executable}"
+    assert launcher == str(Path(sys.executable).with_name("spark-submit"))
+    script = words.index(str(Path(segment_export.__file__)))
+    assert words[:script] == ["--master", "local[*]"]
+    assert words[script + 1 : script + 7] == [
+        *("--input", str(LOGS)),
+        *("--input", str(GZIP)),
+        "--output",
+        str(out),
+    ]
+    assert sorted(words[script + 7 :]) == sorted(options)
+    assert not out.exists()
+
+
+def test_without_pyspark_the_command_for_spark_is_replaced_by_the_one_that_installs_it(
+    klog, tmp_path, monkeypatch
+) -> None:
+    python = str(tmp_path / "environment" / "python")
+    monkeypatch.setattr("sys.executable", python)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    done = klog("export", LOGS, "-o", tmp_path / "out", "--print-spark-submit")
+    assert done.code == 2
+    assert f"{python} -m pip install 'klog[spark]'" in done.err

@@ -18,6 +18,7 @@ from klog.server.handlers.groups.administration import GroupsHandler
 from klog.server.handlers.groups.members import MembersHandler
 from klog.server.handlers.groups.offsets import OffsetsHandler
 from klog.server.handlers.groups.transactional_offsets import TransactionalOffsetsHandler
+from klog.server.handlers.groups.tree_offsets import TreeOffsets
 from klog.storage.log.verification import UNCHECKED
 from tests.server.handlers.admin_parts import AdminCluster
 from tests.server.handlers.parts import Broker, FakeRequest, answer_of, request_of
@@ -56,9 +57,10 @@ class GroupBroker(Broker):
             timer_ms=self.clock,
         )
         self.group_configs: dict[str, dict[str, int]] = {}
+        self.store = AdminCluster().store
         self.coordinator: GroupCoordinator = open_groups(
             config,
-            AdminCluster().store,
+            self.store,
             self.replicas,
             appends,
             self.timer,
@@ -68,7 +70,10 @@ class GroupBroker(Broker):
         requests = GroupRequests(self.coordinator)
         self._ids = 0
         members = MembersHandler(requests, self._member_id)
-        offsets = OffsetsHandler(requests, self.lookup.known, self.clock)
+        tree_offsets = TreeOffsets(
+            self.store, self.lookup.known, self.coordinator.settings.max_metadata_bytes
+        )
+        offsets = OffsetsHandler(requests, tree_offsets, self.lookup.known, self.clock)
         # What the transaction coordinator says of offsets; if a list, it says so when the test asks.
         self.verify_error = ErrorCode.NONE
         self.verifying: list[OnVerified] | None = None

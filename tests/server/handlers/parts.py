@@ -32,6 +32,7 @@ from klog.replication.replica_manager import ReplicaManager
 from klog.server.counters.topic_stats import BrokerTopicStats
 from klog.server.handlers.data.produce import ProduceHandler
 from klog.server.handlers.partition_lookup import PartitionLookup
+from klog.server.network.request import Unsent
 from klog.server.transactions.verification import Verification
 from klog.storage.log.append_values import Origin
 from klog.storage.log.loading import LoadSettings, create_log
@@ -134,8 +135,21 @@ class FakeRequest:
     on_io_thread: bool = True
     from_follower: bool = False
     answered: bool = False
+    answered_ns: int = 0
     closed: bool = False
     parts: Sequence[BodyPart] | None = None
+    unsent: list[Unsent] = field(default_factory=list)
+
+    @property
+    def connection(self) -> FakeRequest:
+        """It stands for its connection, too."""
+        return self
+
+    def send(self, took_ns: int) -> None:
+        """The socket takes what is to be sent."""
+        for counter, requests, spent_ns, _ in self.unsent:
+            counter.sent(requests, spent_ns, took_ns)
+        self.unsent.clear()
 
     def respond(self, parts: Sequence[BodyPart] | None) -> None:
         assert not self.answered, "answered twice"

@@ -54,6 +54,11 @@ def test_it_is_what_the_network_layer_wants() -> None:
     assert handler.may_block(ApiKey.METADATA, 0)
 
 
+def test_old_versions_of_an_api_may_belong_on_an_io_thread() -> None:
+    handler, _ = dispatcher(FETCH=Route(nothing, may_block=False, short_from=4))
+    assert [handler.may_block(ApiKey.FETCH, version) for version in range(6)] == [True] * 4 + [False] * 2
+
+
 def test_an_announced_api_without_a_handler_is_refused_at_once() -> None:
     routes = {key: Route(nothing) for key in SERVED if key != ApiKey.FETCH}
     with pytest.raises(UsageError, match="Fetch"):
@@ -78,10 +83,12 @@ def test_an_api_that_is_not_served_closes_the_connection() -> None:
 def test_requests_and_time_in_the_handler_are_counted_by_api() -> None:
     handler, counters = dispatcher()
     for _ in range(3):
-        handler.handle(request(ApiKey.METADATA))
+        asked = request(ApiKey.METADATA)
+        handler.handle(asked)
+        asked.send(70)
     counter = counters.by_api[ApiKey.METADATA]
-    assert (counter.requests, counter.failures, counter.direct.sum_ns) == (3, 0, 3000)
-    assert counter.totals.sum_ns == 0  # no more than its handler took
+    assert (counter.requests, counter.failures, counter.local.sum_ns) == (3, 0, 3000)
+    assert (counter.sends.sum_ns, counter.totals.sum_ns, sum(counter.totals.counts)) == (210, 3210, 3)
     assert counters.by_api[ApiKey.FETCH].requests == 0
 
 
@@ -90,9 +97,12 @@ def test_a_request_that_is_answered_later_counts_until_its_answer_is_there() -> 
     asked = request(ApiKey.FETCH)
     handler.handle(asked)
     counter = counters.by_api[ApiKey.FETCH]
-    assert (counter.requests, counter.handlers.sum_ns, sum(counter.totals.counts)) == (1, 1000, 0)
+    assert (counter.requests, counter.local.sum_ns, sum(counter.totals.counts)) == (1, 1000, 0)
+    asked.answered_ns = 1400
     asked.on_answered()
-    assert (counter.requests, counter.totals.sum_ns, sum(counter.totals.counts)) == (1, 2000, 1)
+    assert (counter.remotes.sum_ns, counter.response_queues.sum_ns) == (400, 600)
+    asked.send(70)
+    assert (counter.requests, counter.totals.sum_ns, sum(counter.totals.counts)) == (1, 2070, 1)
 
 
 def test_a_request_that_waited_for_an_io_thread_counts_since_then() -> None:
@@ -101,8 +111,9 @@ def test_a_request_that_waited_for_an_io_thread_counts_since_then() -> None:
     asked.queued_ns = -5000
     handler.handle(asked)
     asked.on_answered()
+    asked.send(70)
     counter = counters.by_api[ApiKey.METADATA]
-    assert (counter.queues.sum_ns, counter.handlers.sum_ns, counter.totals.sum_ns) == (5000, 1000, 7000)
+    assert (counter.queues.sum_ns, counter.local.sum_ns, counter.totals.sum_ns) == (5000, 1000, 7070)
 
 
 def test_bytes_that_are_no_request_close_the_connection() -> None:

@@ -64,7 +64,7 @@ class Client(FrameClient):
             self.sessions,
             MAX_BYTES,
             self.topic_stats,
-            counters.by_api[ApiKey.FETCH].direct,
+            counters.by_api[ApiKey.FETCH],
             lambda: 0,
         )
         route = Route(
@@ -85,7 +85,7 @@ class Client(FrameClient):
             "parts": self.outbound.parts,
             "answers": self.outbound.read(),
             "closing": self.connection.closing,
-            "requests": (sum(fetches.direct.counts), fetches.requests, fetches.failures),
+            "requests": (sum(fetches.remotes.counts), fetches.requests, fetches.failures),
             "followers": followers.requests,
             "traffic": traffic_of(self.topic_stats),
             "sessions": sessions_of(self.sessions),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from klog.coordinator.groups.values import CommittedOffset
 from klog.kernel.batch_builder import BatchFields, RecordData, build_batch
 from klog.protocol.apis import SERVED, ApiKey
 from klog.protocol.error_codes import ErrorCode
+from klog.server.handlers.groups.offsets import OFFSETS_IN_GROUPS_FROM, commits_of
 from klog.server.handlers.topics.topic_metadata import INTERNAL_TOPICS
 from klog.storage.log.append_values import Origin
 from tests.server.handlers.group_parts import PARTITIONS, TOPIC_ID, GroupBroker
@@ -227,14 +230,14 @@ def test_a_member_leaves_in_every_version(broker, version: int) -> None:
     assert of_member == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-@pytest.mark.parametrize("version", versions(ApiKey.OFFSET_COMMIT))
+@pytest.mark.parametrize("version", versions(ApiKey.OFFSET_COMMIT)[OFFSETS_IN_GROUPS_FROM:])
 def test_offsets_are_committed_in_every_version(broker, version: int) -> None:
     assert errors_of(commit(broker, version)) == {(TOPIC, 0): NONE}
     assert offset_of(fetch(broker)) == (5, "note", NONE)
     assert fetch(broker).topics[0].partitions[0].committed_leader_epoch == (2 if version >= 6 else -1)
 
 
-@pytest.mark.parametrize("version", versions(ApiKey.OFFSET_FETCH))
+@pytest.mark.parametrize("version", versions(ApiKey.OFFSET_FETCH)[OFFSETS_IN_GROUPS_FROM:])
 def test_offsets_are_fetched_in_every_version(broker, version: int) -> None:
     commit(broker)
     assert offset_of(fetch(broker, version)) == (5, "note", NONE)
@@ -243,7 +246,26 @@ def test_offsets_are_fetched_in_every_version(broker, version: int) -> None:
         assert offset_of(fetch(broker, version, None)) == (5, "note", NONE)
 
 
-@pytest.mark.parametrize("version", versions(ApiKey.OFFSET_FETCH))
+def test_only_version_1_says_when_an_offset_was_committed() -> None:
+    now_ms = 1_000
+    partition = part_of(
+        ApiKey.OFFSET_COMMIT,
+        1,
+        "OffsetCommitRequestPartition",
+        partition_index=0,
+        committed_offset=5,
+        commit_timestamp=77,
+        committed_metadata=None,
+    )
+    topic = part_of(ApiKey.OFFSET_COMMIT, 1, "OffsetCommitRequestTopic", name=TOPIC, partitions=(partition,))
+    (commit,) = commits_of(SimpleNamespace(topics=(topic,)), now_ms).values()
+    assert commit.commit_timestamp_ms == 77
+    unsaid = replace(topic, partitions=(replace(partition, commit_timestamp=-1),))
+    (commit,) = commits_of(SimpleNamespace(topics=(unsaid,)), now_ms).values()
+    assert commit.commit_timestamp_ms == now_ms
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.OFFSET_FETCH)[OFFSETS_IN_GROUPS_FROM:])
 def test_the_groups_error_is_never_lost(tmp_path, version: int) -> None:
     answer = fetch(GroupBroker(tmp_path, lead=False), version)
     if version >= 2:

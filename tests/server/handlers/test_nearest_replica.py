@@ -10,7 +10,7 @@ from klog.protocol.apis import ApiKey
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.fetch_response import FetchResponse, PartitionFetched, decode_fetch_response
 from klog.protocol.messages import encode_request_header
-from klog.server.counters.request_times import Timing
+from klog.server.counters.request_times import ApiCounter
 from klog.server.handlers.data.fetch import FetchHandler
 from klog.server.handlers.data.fetch_runs import FetchRuns
 from klog.server.handlers.data.fetch_sessions import FetchSessions
@@ -48,6 +48,7 @@ class FakeConnection:
 
     def __init__(self) -> None:
         self.outbound = self
+        self.unsent: list[object] = []
 
     def add(self, part: object) -> None: ...
 
@@ -169,7 +170,7 @@ def test_a_request_with_a_rack_is_not_answered_where_it_was_read(
         FetchSessions(10, broker.clock, lambda: 1),
         MAX_BYTES,
         broker.topic_stats,
-        Timing(),
+        ApiCounter(),
         lambda: 0,
         may_choose_replica=chooses,
     )

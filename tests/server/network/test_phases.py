@@ -10,9 +10,9 @@ from contextlib import suppress
 
 import pytest
 
+from klog.security.principal import ANONYMOUS, KafkaPrincipal
 from klog.server.network import Listener, NetworkSettings
 from klog.server.network.phases import AuthenticationStep
-from klog.server.network.principal import ANONYMOUS, KafkaPrincipal
 from tests.server.network.servers import (
     TIMEOUT_S,
     TLS_FILES,

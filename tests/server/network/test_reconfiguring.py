@@ -9,7 +9,7 @@ import time
 import pytest
 
 from klog.formats.errors import UsageError
-from klog.server.network import BindError, Listener, ListenerLimits, NetworkSettings
+from klog.server.network import BindError, Listener, ListenerLimits, NetworkSettings, SocketServer
 from klog.server.network.connection_limits import ConnectionCounts, ConnectionRate
 from tests.server.network.servers import (
     CREATE_TOPICS,
@@ -78,6 +78,67 @@ def test_more_network_threads_take_their_turn():
             with Client(server) as client:
                 assert client.ask(b"x") == b"x"
     assert len(handler.threads) == 3
+
+
+def test_each_listener_has_its_own_number_of_network_threads():
+    handler = Echo()
+    settings = NetworkSettings(network_threads=2, listener_network_threads={"OUTER": 3})
+    with running(handler, network_threads=2) as server:
+        server.reconfigure([TEST, OUTER], settings)
+        assert server.thread_counts == (5, 2)
+        for name, count in (("TEST", 2), ("OUTER", 3)):
+            handler.threads.clear()
+            for _ in range(6):
+                with Client(server, listener=name) as client:
+                    assert client.ask(b"x") == b"x"
+            assert len(handler.threads) == count
+        server.reconfigure([TEST, OUTER], NetworkSettings(network_threads=1))
+        assert server.thread_counts == (2, 2)
+        server.reconfigure([OUTER], NetworkSettings(network_threads=1))
+        assert server.thread_counts == (1, 2)
+        with Client(server, listener="OUTER") as client:
+            assert client.ask(b"x") == b"x"
+
+
+@pytest.mark.parametrize("added_later", [False, True])
+def test_a_listener_is_served_while_all_network_threads_of_another_are_busy(added_later):
+    going, done = threading.Event(), threading.Event()
+
+    def handle(request):
+        if request.listener == "TEST":
+            going.set()
+            assert done.wait(TIMEOUT_S)
+        request.respond([bytes(request.body)])
+
+    server = SocketServer([TEST] if added_later else [TEST, OUTER], NetworkSettings(), Calling(handle))
+    server.bind()
+    server.start()
+    if added_later:
+        server.reconfigure([TEST, OUTER], NetworkSettings())
+    with Client(server) as held, Client(server, listener="OUTER") as client:
+        held.send(frame(b"held"))
+        assert going.wait(TIMEOUT_S)
+        assert client.ask(b"x") == b"x"
+        with Client(server, listener="OUTER") as new:
+            assert new.ask(b"y") == b"y"
+        done.set()
+        assert held.receive() == (1, b"held")
+    server.stop()
+
+
+def test_a_listener_that_moves_to_another_port_keeps_its_connections():
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with running(Echo()) as server, Client(server) as old:
+        assert old.ask(b"x") == b"x"
+        old_port = server.port("TEST")
+        server.reconfigure([Listener("TEST", "127.0.0.1", port)], NetworkSettings())
+        assert server.port("TEST") == port != old_port
+        assert old.ask(b"still here") == b"still here"
+        with Client(server) as new:
+            assert new.ask(b"x") == b"x"
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", old_port), TIMEOUT_S)
 
 
 def test_a_listener_is_added_and_removed_and_the_others_serve_on():
@@ -235,5 +296,7 @@ def test_the_protected_listener_does_not_count_in_the_brokers_rate():
 def test_after_the_stop_nothing_is_changed():
     with running(Echo()) as server:
         pass
-    server.reconfigure([TEST, OUTER], NetworkSettings(network_threads=2))
-    assert server.thread_counts == (1, 2)
+    server.reconfigure([TEST, OUTER], NetworkSettings(io_threads=3))
+    assert server.thread_counts == (0, 2)
+    with pytest.raises(UsageError):
+        server.port("OUTER")

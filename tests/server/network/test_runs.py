@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from klog.formats.errors import FormatError
-from klog.server.network.principal import ANONYMOUS, KafkaPrincipal
+from klog.security.principal import ANONYMOUS, KafkaPrincipal
 from tests.server.network.servers import CREATE_TOPICS, METADATA, Client, Echo, frame, running
 from tests.waiting import eventually
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from klog.formats.checksums import Bytes, crc32
+from klog.formats.checksums import Bytes, confirm_crc32, crc32
 from klog.formats.compression import decompress
 from klog.formats.constants import (
     CODEC_MASK,
@@ -141,7 +141,10 @@ def _append_message(
     records.header_count.append(0)
     records.record_size.append(len(message))
     records.crc.append(crc)
-    records.valid.append(1 if crc32(message[MESSAGE_CRC_FROM:]) == crc else 0)
+    computed = crc32(message[MESSAGE_CRC_FROM:])
+    if computed != crc:
+        confirm_crc32(message[MESSAGE_CRC_FROM:], computed)
+    records.valid.append(1 if computed == crc else 0)
     return None
 
 

@@ -17,7 +17,7 @@ from klog.commands.kafka_tools.dump_log.log import LogDump
 from klog.commands.kafka_tools.dump_log.parsers import parser_of
 from klog.commands.shared.records.output_buffer import OutputBuffer
 from klog.commands.shared.records.plan import DumpPlan
-from klog.formats.checksums import crc32c
+from klog.formats.checksums import confirm_crc32c, crc32c
 from klog.formats.errors import KlogError
 from klog.formats.wrapping import sequence_before
 from klog.storage.files.files import open_for_reading, read_whole
@@ -124,6 +124,7 @@ def _snapshot_entries(data: bytes) -> Iterator[list[int]]:
         raise _SnapshotError(f"Snapshot contained an unknown file version {version}")
     computed = crc32c(data[6:])
     if crc != computed:
+        confirm_crc32c(data[6:], computed)
         raise _SnapshotError(
             f"Snapshot is corrupt (CRC is no longer valid). Stored crc: {crc}. Computed crc: {computed}"
         )

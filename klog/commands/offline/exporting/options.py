@@ -168,6 +168,7 @@ class RunningOptions:
     resume: bool = flag("Continue the export in DIR, or start it if there is none.", panel=_RUN)
     verify: bool = flag("Then compare the output with the segments, by offsets.", panel=_RUN)
     dry_run: bool = flag("Print what would be read, write nothing.", panel=_RUN)
+    print_spark_submit: bool = flag("Print the command that does the same on Spark, do nothing.", panel=_RUN)
     report: str | None = _run("FILE", "Also write the final report as JSON.")
     force: bool = flag("Replace the file of --report, also if it is no report of klog.", panel=_RUN)
     quiet: bool = flag("Show no progress and no report.", "--quiet", "-q", panel=_RUN)

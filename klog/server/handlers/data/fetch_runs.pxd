@@ -3,7 +3,7 @@ from klog.replication.partition cimport Partition as Replica
 from klog.replication.replica_manager cimport ReplicaManager as Replicas
 from klog.server.handlers.data.fetch_sessions cimport FetchSessions as Sessions
 from klog.server.handlers.data.remembered_targets cimport RememberedTargets as Targets, Target as Remembered
-from klog.server.counters.request_times cimport Timing as Times
+from klog.server.counters.request_times cimport ApiCounter as Counter
 
 
 cdef class FetchRuns:
@@ -12,7 +12,7 @@ cdef class FetchRuns:
     cdef Sessions _sessions
     cdef object _max_bytes
     cdef object _topic_stats
-    cdef Times _timing
+    cdef Counter _counter
     cdef object _clock_ns
     cdef bint _may_choose_replica
 

@@ -16,7 +16,7 @@ from klog.protocol.file_slice import FileSlice
 from klog.protocol.usual_fetch import UsualFetch, read_usual_fetch
 from klog.replication.partition import CONSUMER, Partition
 from klog.replication.reading import NO_EPOCH, FetchEntry, FetchLimits, is_quiet
-from klog.server.counters.request_times import Timing
+from klog.server.counters.request_times import ApiCounter
 from klog.server.counters.topic_stats import BrokerTopicStats
 from klog.server.handlers.data.fetch_sessions import FetchSessions, SessionKey, SessionPartition
 from klog.server.handlers.data.remembered_targets import RememberedTargets, Target
@@ -32,7 +32,7 @@ _SMALL_SESSION: Final = 16  # partitions; it costs more to look through a larger
 class FetchRuns:
     """Answers usual Fetch frames, one at a time. Safe for threads.
 
-    `max_bytes` is `fetch.max.bytes`. `clock_ns` measures the time that `timing` records for each request.
+    `max_bytes` is `fetch.max.bytes`. `clock_ns` measures the time that `counter` records for each request.
     With `may_choose_replica`, `fetch` decides for consumers that name a rack which replica they read from.
     """
 
@@ -43,7 +43,7 @@ class FetchRuns:
         sessions: FetchSessions,
         max_bytes: int,
         topic_stats: BrokerTopicStats,
-        timing: Timing,
+        counter: ApiCounter,
         clock_ns: Callable[[], int],
         *,
         may_choose_replica: bool = False,
@@ -53,7 +53,7 @@ class FetchRuns:
         self._sessions = sessions
         self._max_bytes = max_bytes
         self._topic_stats = topic_stats.topics
-        self._timing = timing
+        self._counter = counter
         self._clock_ns = clock_ns
         self._may_choose_replica = may_choose_replica
 
@@ -87,7 +87,7 @@ class FetchRuns:
         stats = self._topic_stats[target.key[0]]
         stats.fetches += 1
         stats.bytes_out += size
-        self._timing.record(self._clock_ns() - start_ns)
+        self._counter.handled(connection, 1, start_ns, self._clock_ns())
         add = connection.outbound.add
         add(head)
         add(FileSlice(read.file, read.position, size))

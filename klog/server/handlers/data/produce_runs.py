@@ -50,8 +50,7 @@ class ProduceRuns:
         self._targets = targets
         self._clock_ms = clock_ms
         self._topic_stats = topic_stats.topics
-        self._timing = counter.direct
-        self._waiting_timing = counter.handlers
+        self._counter = counter
         self._waits = waits
         self._verification = verification
         self._clock_ns = clock_ns
@@ -65,11 +64,20 @@ class ProduceRuns:
         try:
             if not run.read(buffer, start, end) or not self._write(run, connection, buffer, start, start_ns):
                 return start
-            timing = self._timing if connection.in_flight is None else self._waiting_timing
-            timing.record_several(self._clock_ns() - start_ns, run.frames)
+            self._count(run, connection, start_ns)
             return run.end
         finally:
             self._unused.append(run)
+
+    def _count(self, run: ProduceRun, connection: Connection, start_ns: int) -> None:
+        now_ns = self._clock_ns()
+        if connection.in_flight is None and run.acks != _NO_ACKS:
+            self._counter.handled(connection, run.frames, start_ns, now_ns)
+            return
+        elapsed_ns = now_ns - start_ns
+        self._counter.local.record_several(elapsed_ns, run.frames)
+        if run.acks == _NO_ACKS:
+            self._counter.sent(run.frames, elapsed_ns, 0)
 
     def _write(
         self, run: ProduceRun, connection: Connection, buffer: bytearray, start: int, start_ns: int

@@ -67,6 +67,7 @@ class ProduceWaits:
         numbers of a partition stand in each.
         """
         late = LateAnswers(connection)
+        handled_ns = self._clock_ns()
 
         def replicated(outcome: Mapping[PartitionKey, PartitionWait]) -> None:
             error = outcome[key].error
@@ -78,7 +79,7 @@ class ProduceWaits:
             late.respond((sent,))
 
         def answered() -> None:
-            self._counter.totals.record_several((self._clock_ns() - start_ns) * frames, frames)
+            self._counter.answered_later(late, frames, start_ns, handled_ns, self._clock_ns())
 
         late.on_answered = answered
         connection.in_flight = late

@@ -71,10 +71,10 @@ class CommitRuns:
             counter = self._counter
             if taken is True:
                 connection.outbound.add(run.answers())
-                counter.direct.record_several(self._clock_ns() - start_ns, run.frames)
+                counter.handled(connection, run.frames, start_ns, self._clock_ns())
             else:
                 self._wait(taken, run, connection, start_ns)
-                counter.handlers.record_several(self._clock_ns() - start_ns, run.frames)
+                counter.local.record_several(self._clock_ns() - start_ns, run.frames)
             return run.end
         finally:
             self._unused.append(run)
@@ -82,13 +82,14 @@ class CommitRuns:
     def _wait(self, wait: Wait, run: CommitRun, connection: Connection, start_ns: int) -> None:
         """Send the answers when the run is replicated, or others that say why it is not."""
         late = LateAnswers(connection)
+        handled_ns = self._clock_ns()
         version, frames, answers = run.version, run.frames, run.answers()
 
         def done(error: ErrorCode) -> None:
             late.respond((answers if error is ErrorCode.NONE else _failed(answers, version, error),))
 
         def answered() -> None:
-            self._counter.totals.record_several((self._clock_ns() - start_ns) * frames, frames)
+            self._counter.answered_later(late, frames, start_ns, handled_ns, self._clock_ns())
 
         late.on_answered = answered
         connection.in_flight = late

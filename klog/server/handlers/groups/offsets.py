@@ -1,6 +1,7 @@
 """Answers OffsetCommit, OffsetFetch and OffsetDelete.
 
-Rules: Kafka's `KafkaApis` and the message schemas; the decisions are in `coordinator.group`.
+Rules: Kafka's `KafkaApis` and the message schemas; the decisions are in `coordinator.group`. Version 0 of
+OffsetCommit and OffsetFetch is about offsets in the metadata tree (`tree_offsets`).
 """
 
 from __future__ import annotations
@@ -22,9 +23,11 @@ from klog.formats.names import PartitionKey
 from klog.protocol.entity_fields import Entity, Value
 from klog.protocol.error_codes import ErrorCode
 from klog.server.handlers.answers import Struct, by_topic, entity_of, milliseconds, send_answer
+from klog.server.handlers.groups.tree_offsets import TreeOffsets
 from klog.server.network.request import Request
 
 _NO_RETENTION_MS: Final = -1
+OFFSETS_IN_GROUPS_FROM: Final = 1
 _GROUP_ERROR_FROM: Final = 2
 _SEVERAL_GROUPS_FROM: Final = 8
 
@@ -37,12 +40,16 @@ class OffsetsHandler:
     """
 
     groups: GroupRequests
+    tree: TreeOffsets
     known: Callable[[PartitionKey], bool]
     clock_ms: Callable[[], int]
 
     def commit(self, request: Request) -> None:
-        """OffsetCommit: answered when the offsets are replicated."""
+        """OffsetCommit: answered when the offsets are replicated, or in the tree."""
         asked = entity_of(request)
+        if request.api_version < OFFSETS_IN_GROUPS_FROM:
+            send_answer(request, topics=by_topic(self.tree.commit(asked), _error))
+            return
         retention = getattr(asked, "retention_time", None)
         retention_ms = _NO_RETENTION_MS if retention is None else milliseconds(retention)
         now_ms = self.clock_ms()
@@ -73,6 +80,10 @@ class OffsetsHandler:
             send_answer(request, groups=[self._group(each, require_stable) for each in asked.groups])
             return
         keys = _keys_of(asked.topics)
+        if request.api_version < OFFSETS_IN_GROUPS_FROM:
+            in_tree = self.tree.fetch(asked.group_id, keys or ())
+            send_answer(request, topics=by_topic(in_tree.items(), _offset))
+            return
         error, offsets = self.groups.fetch_offsets(asked.group_id, keys, require_stable=require_stable)
         if error and request.api_version < _GROUP_ERROR_FROM:
             # The version has no place for the group's error but the partitions.
@@ -110,12 +121,18 @@ def commits_of(
             each.committed_offset,
             getattr(each, "committed_leader_epoch", NO_LEADER_EPOCH),
             each.committed_metadata or "",
-            now_ms,
+            _time_of(each, now_ms),
             expires_ms,
         )
         for topic in asked.topics
         for each in topic.partitions
     }
+
+
+def _time_of(asked: Entity, now_ms: int) -> int:
+    """When an offset counts as committed. Only OffsetCommit 1 may say so."""
+    timestamp_ms: int = getattr(asked, "commit_timestamp", NO_TIMESTAMP)
+    return now_ms if timestamp_ms == NO_TIMESTAMP else timestamp_ms
 
 
 def _keys_of(topics: Iterable[Entity] | None) -> list[PartitionKey] | None:

@@ -1,0 +1,1 @@
+"""What a client may do: ACLs, decisions by them, and where they are kept."""

@@ -1,0 +1,70 @@
+"""How long requests take is counted once the socket has taken their answers."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.server.network.servers import CREATE_TOPICS, Calling, Client, frame, running
+from tests.waiting import eventually
+
+
+class Counter:
+    """Keeps what it counts: (requests, ns spent before, ns to send)."""
+
+    def __init__(self) -> None:
+        self.counted: list[tuple[int, int, int]] = []
+
+    def sent(self, requests: int, spent_ns: int, send_ns: int) -> None:
+        self.counted.append((requests, spent_ns, send_ns))
+
+
+def answering(counter: Counter, body: bytes | None) -> Calling:
+    def handle(request):
+        request.connection.unsent.append((counter, 1, 7, time.perf_counter_ns()))
+        request.respond(None if body is None else [body])
+
+    return Calling(handle)
+
+
+@pytest.mark.parametrize("options", [{}, {"api_key": CREATE_TOPICS, "version": 4}], ids=["network", "I/O"])
+def test_an_answer_is_counted_when_it_is_sent(options):
+    counter = Counter()
+    with running(answering(counter, b"x")) as server, Client(server) as client:
+        client.ask(b"", **options)
+        eventually(lambda: counter.counted)
+        ((requests, spent_ns, send_ns),) = counter.counted
+        assert (requests, spent_ns) == (1, 7)
+        assert send_ns > 0
+
+
+def test_an_answer_that_the_socket_does_not_take_is_counted_later():
+    counter, size = Counter(), 30_000_000
+    with running(answering(counter, bytes(size))) as server, Client(server) as client:
+        client.send(frame(b""))
+        begin_ns = time.perf_counter_ns()
+        client.receive_bytes(8)
+        time.sleep(0.05)
+        assert not counter.counted
+        waited_ns = time.perf_counter_ns() - begin_ns
+        client.receive_bytes(size)
+        eventually(lambda: counter.counted)
+        assert counter.counted[0][2] >= waited_ns - 50_000_000
+
+
+@pytest.mark.parametrize("options", [{}, {"api_key": CREATE_TOPICS, "version": 4}], ids=["network", "I/O"])
+def test_a_request_without_an_answer_is_counted_at_once(options):
+    counter = Counter()
+    with running(answering(counter, None)) as server, Client(server) as client:
+        client.send(frame(b"", **options))
+        eventually(lambda: counter.counted)
+
+
+def test_what_a_closed_connection_was_not_sent_is_counted():
+    counter = Counter()
+    with running(answering(counter, bytes(30_000_000))) as server:
+        with Client(server) as client:
+            client.send(frame(b""))
+            client.receive_bytes(8)
+        eventually(lambda: len(counter.counted) == 1)
