@@ -63,6 +63,11 @@ def write_config(store: MetadataStore, entity_path: str, config: Mapping[str, st
 def change_config(store: MetadataStore, entity_path: str, config: Mapping[str, str]) -> None:
     """Replaces an entity's config, then notifies every broker."""
     write_config(store, entity_path, config)
+    notify_of_change(store, entity_path)
+
+
+def notify_of_change(store: MetadataStore, entity_path: str) -> None:
+    """Tells every broker to read an entity's config again."""
     write(
         store, Create(paths.CONFIG_CHANGE_PREFIX, znodes.encode_config_change(entity_path), sequential=True)
     )

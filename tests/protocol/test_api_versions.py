@@ -72,10 +72,10 @@ def test_produce_is_announced_from_version_0():
     assert ANNOUNCED[ApiKey.PRODUCE] == (0, 11)
 
 
-def test_groups_and_transactions_are_announced_and_quotas_are_not():
+def test_groups_and_transactions_are_announced_and_quorums_are_not():
     assert ANNOUNCED[ApiKey.OFFSET_COMMIT] == (2, 9)
     assert ANNOUNCED[ApiKey.JOIN_GROUP] == (0, 9)
-    assert ApiKey.DESCRIBE_CLIENT_QUOTAS not in ANNOUNCED
+    assert ApiKey.DESCRIBE_QUORUM not in ANNOUNCED
 
 
 def test_transactions_are_announced_as_by_kafka_3_9():

@@ -142,8 +142,8 @@ def test_connecting_asks_for_the_supported_versions():
     with broker() as port, Channel("127.0.0.1", port) as channel:
         assert channel.version_of(ApiKey.METADATA) == SERVED[ApiKey.METADATA].max_version
         assert channel.version_of(ApiKey.METADATA, at_most=7) == 7
-        with pytest.raises(UnsupportedApiError, match="does not support DescribeClientQuotas"):
-            channel.version_of(ApiKey.DESCRIBE_CLIENT_QUOTAS)
+        with pytest.raises(UnsupportedApiError, match="does not support DescribeQuorum"):
+            channel.version_of(ApiKey.DESCRIBE_QUORUM)
         with pytest.raises(UnsupportedApiError, match="none of which"):
             channel.version_of(ApiKey.FETCH, at_most=3)
 

@@ -29,6 +29,7 @@ from klog.replication.partition import ReplicaContext
 from klog.replication.purgatory import Purgatory, Timer
 from klog.replication.quota import ReplicationQuota
 from klog.replication.replica_manager import ReplicaManager
+from klog.security.quotas.client_quotas import ClientQuotas
 from klog.server.counters.topic_stats import BrokerTopicStats
 from klog.server.handlers.cluster.control import ControlHandler
 from klog.server.handlers.data.fetch_sessions import FetchSessions
@@ -196,6 +197,7 @@ class SimulatedBroker:
             purgatories=self.purgatories,
             sessions=FetchSessions(100, self.clock_ms, lambda: self.random.randrange(1, 1 << 31)),
             topic_stats=BrokerTopicStats(),
+            client_quotas=ClientQuotas(),
             leader_quota=ReplicationQuota(lambda: None),
             counters=self.world.request_counters,
             clock_ns=lambda: 0,

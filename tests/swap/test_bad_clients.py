@@ -95,8 +95,7 @@ HEADERS = {
     "half a header": struct.pack(">ihh", 4, 3, 1),
     "an unknown API": struct.pack(">ihhih", 10, 999, 0, 1, -1),
     "an API of a later Kafka": struct.pack(">ihhih", 30, 71, 0, 1, -1) + bytes(20),
-    "an API that is not announced": struct.pack(">ihhih", 50, ApiKey.DESCRIBE_CLIENT_QUOTAS, 0, 1, -1)
-    + bytes(40),
+    "an API that is not announced": struct.pack(">ihhih", 50, ApiKey.DESCRIBE_QUORUM, 0, 1, -1) + bytes(40),
     "an unknown version": struct.pack(">ihhih", 18, ApiKey.METADATA, 99, 1, -1) + bytes(8),
     "a version that is negative": struct.pack(">ihhih", 10, 3, -1, 1, -1),
     "a client id beyond the frame": struct.pack(">ihhih", 10, 3, 1, 1, 30_000),

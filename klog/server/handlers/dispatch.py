@@ -19,7 +19,8 @@ from klog.protocol.file_slice import BodyPart
 from klog.protocol.messages import encode_response, response_class
 from klog.server.counters.request_times import ApiCounter, RequestCounters
 from klog.server.handlers.answers import answer_of
-from klog.server.handlers.request_gate import RequestGate, Throttling
+from klog.server.handlers.request_charge import Charging, RequestCharge
+from klog.server.handlers.request_gate import RequestGate
 from klog.server.network.connection import Connection
 from klog.server.network.request import Request
 
@@ -69,8 +70,9 @@ class Dispatcher:
         counters: RequestCounters,
         clock_ns: Callable[[], int],
         gate: RequestGate | None = None,
+        charging: Charging | None = None,
     ) -> None:
-        """`gate` refuses and throttles requests; without one all are admitted.
+        """`gate` refuses requests; without one all are admitted. `charging` charges them to quotas.
 
         Raises UsageError if an announced API has no route: what is announced must be served.
         """
@@ -82,7 +84,7 @@ class Dispatcher:
         runs = {key: route.run for key, route in routes.items() if route.run is not None}
         self._runs = runs if gate is None else {}
         self._gate = gate
-        self._throttling = None if gate is None else Throttling(gate)
+        self._charging = charging
         self._counters = counters
         self._clock_ns = clock_ns
 
@@ -98,6 +100,8 @@ class Dispatcher:
             run = self._runs.get(buffer[position + 4] << 8 | buffer[position + 5])
             if run is None:
                 break
+            if self._charging is not None and self._charging.is_due(connection, buffer, position, end):
+                break
             after = run(connection, buffer, position, end)
             is_enough = connection.outbound.size_bytes >= _ANSWERS_MAX_BYTES
             if after == position or is_enough or connection.in_flight is not None:
@@ -112,24 +116,29 @@ class Dispatcher:
         if route is None:
             raise UnsupportedApiError(f"{api_name(api_key)} is not served")
         start_ns = self._clock_ns()
+        charge = None if self._charging is None else self._charging.begin(request, start_ns)
         try:
-            if self._gate is None or self._admits(self._gate, request, route):
+            if self._gate is None or self._admits(self._gate, request, route, charge):
                 route.handle(request)
         finally:
             now_ns = self._clock_ns()
+            if charge is not None:
+                charge.handled(now_ns - start_ns)
             counter = self._counters.of(request)
             if request.answered and not request.queued_ns:
                 counter.handled(request.connection, 1, start_ns, now_ns)
             else:
                 self._count_slow(request, counter, start_ns, now_ns)
 
-    def _admits(self, gate: RequestGate, request: Request, route: Route) -> bool:
+    def _admits(
+        self, gate: RequestGate, request: Request, route: Route, charge: RequestCharge | None
+    ) -> bool:
         """Whether the request's handler may have it; if not, it is answered."""
-        if self._throttling is not None:
-            request.before_answer = self._throttling.apply
         refusal = gate.admit(request)
         if refusal is None:
             return True
+        if charge is not None:
+            charge.refused = True
         body = route.failed(request, refusal)
         if body is None:
             request.close_connection()

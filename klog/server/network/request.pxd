@@ -6,6 +6,7 @@ cdef class Request:
     cdef public object api_version
     cdef public object before_answer
     cdef public object body
+    cdef public object charge
     cdef public object closes
     cdef public object connection
     cdef public object correlation_id
@@ -18,6 +19,7 @@ cdef class Request:
     cdef public object parts
     cdef public object queued_ns
     cdef public object received_ms
+    cdef public object size_bytes
     cdef public object throttle_ms
 
     cpdef park(self)

@@ -44,6 +44,20 @@ class AnswerCounter(Protocol):
 Unsent = tuple[AnswerCounter, int, int, int]
 
 
+class Charge(Protocol):
+    """What a request is charged to the quotas of its client, as handlers use it."""
+
+    @property
+    def fetch_max_bytes(self) -> int:
+        """More bytes than this are throttled in any case."""
+
+    def fetch_throttle_ms(self, size_bytes: int) -> int:
+        """Charges a Fetch response of this size; if the time is not 0, the response must be empty."""
+
+    def mutate(self, partitions: int, *, strict: bool) -> bool:
+        """Charges partitions that are created or deleted; False if that must not be done now."""
+
+
 class Client(Protocol):
     """The connection of a request, as the request uses it."""
 
@@ -67,6 +81,7 @@ class Request:
 
     - `body` is a writable view of the frame after the header. The buffer belongs to the request and stays
       valid as long as the view is kept.
+    - `size_bytes` is the size of the frame with its header.
     - `received_ms` is when the frame was read, by the server's clock.
     - `on_io_thread` says that the handler may block.
     - `queued_ns` is since when the request has waited for an I/O thread, by the performance counter; 0 if it
@@ -76,6 +91,7 @@ class Request:
     Handlers may set these:
 
     - `from_follower`: the client is a follower.
+    - `charge` is what its client's quotas are charged; None if the client has none.
     - `before_answer` gets the body of the answer and returns the body that is sent; it may set `throttle_ms`.
     - `on_answered` is called when the answer is about to be sent.
     - `throttle_ms`: for how long the connection is not read after the answer (KIP-219).
@@ -89,6 +105,7 @@ class Request:
         "api_version",
         "before_answer",
         "body",
+        "charge",
         "closes",
         "connection",
         "correlation_id",
@@ -101,6 +118,7 @@ class Request:
         "parts",
         "queued_ns",
         "received_ms",
+        "size_bytes",
         "throttle_ms",
     )
 
@@ -124,6 +142,7 @@ class Request:
         if flexible:
             end = end + 1 if len(frame) > end and frame[end] == 0 else read_tags(frame, end)[1]
         self.body = memoryview(frame)[end:]
+        self.size_bytes = len(frame)
         self.connection = connection
         self.received_ms = received_ms
         self.on_io_thread = False
@@ -136,6 +155,7 @@ class Request:
         self.parts: Sequence[BodyPart] | None = None
         self.queued_ns = 0
         self.throttle_ms = 0
+        self.charge: Charge | None = None
         self.before_answer: BeforeAnswer | None = None
         self.on_answered: Callable[[], None] | None = None
 

@@ -26,6 +26,8 @@ from klog.metadata.cluster import create_persistent_nodes, live_brokers
 from klog.metadata.configs import ConfigChangeNotifications
 from klog.metadata.store import SessionState
 from klog.metadata.values import BrokerRegistration
+from klog.security.quotas.client_quotas import ClientQuotas
+from klog.security.quotas.quota_configs import QuotaConfigs
 from klog.server.configs.live_config import LiveConfig
 from klog.server.coordinators.groups import open_groups
 from klog.server.coordinators.transaction_coordinator import open_transactions
@@ -58,7 +60,7 @@ from klog.server.startup.purgatories import new_purgatories
 from klog.server.startup.reconfiguration import Reconfiguration
 from klog.server.startup.replicas_opening import open_appends, open_replicas
 from klog.server.startup.routes import HandlerServices
-from klog.server.startup.settings import log_directories, network_settings
+from klog.server.startup.settings import log_directories, network_settings, quota_windows
 from klog.server.startup.stores import open_store
 from klog.server.startup.unenforced_metadata import report_unenforced_metadata
 from klog.server.transactions.opening import broker_connections
@@ -72,6 +74,7 @@ _log = logging.getLogger(__name__)
 
 # If ZooKeeper is away the controller cannot resign. Then the stop goes on, and the session's end deposes it.
 _RESIGNATION_TIMEOUT_MS: Final = 5000
+_IDLE_QUOTAS_CHECK_MS: Final = 60_000
 _LARGEST_SESSION_ID: Final = 2**31 - 1
 
 
@@ -144,7 +147,7 @@ class Broker:
         protocol = self._static.text("inter.broker.protocol.version") or ""
         require_fit(own, listener, protocol, registered, protocol_reader(listener, self._tls_to_brokers))
         self._registration.register(self._is_stopping, self._static.number("zookeeper.session.timeout.ms"))
-        self._notes = ConfigChangeNotifications(self.store, self._changes.on_change, self._clock_ms)
+        self._notes = ConfigChangeNotifications(self.store, self._config_changed, self._clock_ms)
         self._notes.follow()
         self._features.follow()
         self.store.add_session_listener(self._session_changed)
@@ -155,6 +158,7 @@ class Broker:
         check_ms = self.groups.settings.retention_check_interval_ms
         self.scheduler.every(check_ms, self.groups.remove_expired_offsets)
         self.transactions.schedule(self.scheduler)
+        self.scheduler.every(_IDLE_QUOTAS_CHECK_MS, lambda: self.client_quotas.forget_idle(monotonic_ms()))
         Upkeep(self.logs, self._clock_ms, self.cleaner.retention_of_others).start()
         self._serving = True
         self._log_events.begin(self.cleaner, self.store, self.identity.broker_id)
@@ -241,6 +245,9 @@ class Broker:
         )
         self._changes.renew_secrets()
         self._changes.load(at_start=True)
+        self.client_quotas = ClientQuotas(*quota_windows(self._static))
+        self._quota_configs = QuotaConfigs(self.store, self.client_quotas)
+        self._quota_configs.load()
         self.logs.settings = ManagerSettings.of(self.live.broker(), tuple(self._directories))
         load_topic_configs(self.store, self.live.set_topic)
         self.logs.load()
@@ -369,6 +376,7 @@ class Broker:
             cache=self.cache,
             config=self.live.broker,
             check_config=self._check_config,
+            client_quotas=self.client_quotas,
             replicas=self.replicas,
             log_dir_moves=self.log_dir_moves,
             groups=self.groups,
@@ -418,10 +426,16 @@ class Broker:
         self._registration.session_changed(state)
         if state is SessionState.CONNECTED and self._serving:
             self._changes.load()
+            self._quota_configs.load()
             self._notes.follow()
             self._features.follow()
 
     # -- changes of configs ----------------------------------------------------------------------------------
+
+    def _config_changed(self, entity_path: str) -> None:
+        """A note in the tree names an entity whose config has changed."""
+        self._changes.on_change(entity_path)
+        self._quota_configs.on_change(entity_path)
 
     def _check_config(self, config: BrokerConfig) -> None:
         """Raises `UsageError` if the broker could not work with these configs."""

@@ -11,6 +11,7 @@ from klog.config.broker import BrokerConfig
 from klog.server.handlers.answers import InBackground
 from klog.server.handlers.dispatch import Dispatcher
 from klog.server.handlers.refusing import read_only
+from klog.server.handlers.request_charge import Charging
 from klog.server.network import NetworkSettings, SocketServer, work_on
 from klog.server.network.listeners import Listeners
 from klog.server.startup.first_metadata import SERVED_BEFORE
@@ -43,7 +44,8 @@ def open_network(
     served = routes(services)
     if is_read_only:
         served = read_only(served)
-    dispatcher = Dispatcher(served, services.counters, time.perf_counter_ns)
+    charging = Charging(services.client_quotas, time.perf_counter_ns, monotonic_ms)
+    dispatcher = Dispatcher(served, services.counters, time.perf_counter_ns, charging=charging)
     settings = resolved(network_settings(config, listeners))
     network = SocketServer(
         listeners.bound,

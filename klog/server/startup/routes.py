@@ -18,6 +18,7 @@ from klog.metadata.store import MetadataStore
 from klog.protocol.apis import ApiKey
 from klog.replication.quota import ReplicationQuota
 from klog.replication.replica_manager import ReplicaManager
+from klog.security.quotas.client_quotas import ClientQuotas
 from klog.server.coordinators import consumer_groups
 from klog.server.coordinators.groups import verify_offsets
 from klog.server.coordinators.transaction_coordinator import BrokerTransactions
@@ -33,6 +34,7 @@ from klog.server.handlers.cluster.describe_log_dirs import DescribeLogDirsHandle
 from klog.server.handlers.cluster.elect_leaders import ElectLeadersHandler
 from klog.server.handlers.cluster.partition_reassignments import PartitionReassignmentsHandler
 from klog.server.handlers.configs.alter_configs import AlterConfigsHandler
+from klog.server.handlers.configs.client_quotas import ClientQuotasHandler
 from klog.server.handlers.configs.describe_configs import DescribeConfigsHandler
 from klog.server.handlers.configs.list_config_resources import ListConfigResourcesHandler
 from klog.server.handlers.configs.loggers import Loggers
@@ -92,6 +94,7 @@ class HandlerServices:
     cache: MetadataCache
     config: Callable[[], BrokerConfig]
     check_config: Callable[[BrokerConfig], None]
+    client_quotas: ClientQuotas
     replicas: ReplicaManager
     log_dir_moves: LogDirMoves
     groups: GroupCoordinator
@@ -293,6 +296,7 @@ def _topic_routes(
 
 def _config_routes(parts: HandlerServices) -> dict[int, Route]:
     loggers = Loggers()
+    client_quotas = ClientQuotasHandler(parts.store)
     describe = DescribeConfigsHandler(parts.broker_id, parts.store, parts.cache, parts.config, loggers.levels)
     alter = AlterConfigsHandler(
         parts.broker_id, parts.store, parts.cache, parts.config, parts.check_config, loggers
@@ -301,6 +305,8 @@ def _config_routes(parts: HandlerServices) -> dict[int, Route]:
         ApiKey.DESCRIBE_CONFIGS: Route(describe.handle),
         ApiKey.ALTER_CONFIGS: Route(alter.handle),
         ApiKey.INCREMENTAL_ALTER_CONFIGS: Route(alter.handle),
+        ApiKey.DESCRIBE_CLIENT_QUOTAS: Route(client_quotas.describe),
+        ApiKey.ALTER_CLIENT_QUOTAS: Route(client_quotas.alter),
         ApiKey.LIST_CONFIG_RESOURCES: Route(ListConfigResourcesHandler(parts.store, parts.cache).handle),
     }
 

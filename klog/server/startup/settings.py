@@ -18,6 +18,7 @@ from typing import Final
 from klog.config.broker import BrokerConfig
 from klog.config.keys import ConfigError
 from klog.controller.settings import ControllerSettings
+from klog.security.quotas.usage import QuotaWindows
 from klog.server.network import ListenerLimits, NetworkSettings
 from klog.server.network.listeners import Listeners
 
@@ -25,6 +26,17 @@ _LISTEN_BACKLOG: Final = 1024
 _NETWORK_THREADS: Final = "num.network.threads"
 _OVERRIDES: Final = "max.connections.per.ip.overrides"
 _HOST: Final = re.compile(r"[0-9a-zA-Z\-%._:]+")
+
+
+def quota_windows(config: BrokerConfig) -> tuple[QuotaWindows, QuotaWindows]:
+    """How client quotas are measured, and the quota of controller mutations."""
+
+    def windows(prefix: str) -> QuotaWindows:
+        return QuotaWindows(
+            config.number(f"{prefix}.window.num"), 1000 * config.number(f"{prefix}.window.size.seconds")
+        )
+
+    return windows("quota"), windows("controller.quota")
 
 
 def network_settings(config: BrokerConfig, listeners: Listeners) -> NetworkSettings:

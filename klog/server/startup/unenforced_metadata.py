@@ -1,7 +1,7 @@
 """Warns of ACLs and quotas in the metadata store that klog does not enforce.
 
-Rules: the paths of Kafka's `ZkData` (`/kafka-acl`, `/kafka-acl-extended`). Quotas are configs of users,
-clients and ips.
+Rules: the paths of Kafka's `ZkData` (`/kafka-acl`, `/kafka-acl-extended`). Quotas of addresses are configs of
+ips; those of users and client ids are enforced.
 """
 
 from __future__ import annotations
@@ -18,15 +18,7 @@ from klog.metadata.store import MetadataStore
 _log = logging.getLogger(__name__)
 
 _ACL_ROOTS: Final = (("/kafka-acl", 2), ("/kafka-acl-extended", 3))
-_QUOTAS: Final = frozenset(
-    (
-        "connection_creation_rate",
-        "consumer_byte_rate",
-        "controller_mutation_rate",
-        "producer_byte_rate",
-        "request_percentage",
-    )
-)
+_QUOTA: Final = "connection_creation_rate"
 
 
 def report_unenforced_metadata(store: MetadataStore) -> None:
@@ -41,18 +33,14 @@ def report_unenforced_metadata(store: MetadataStore) -> None:
         _log.error("the ACLs and quotas in the metadata could not be read: %s", error)
         return
     if limited:
-        _log.warning("the metadata has quotas, and klog enforces none: %s", ", ".join(limited))
+        _log.warning("the metadata has quotas of addresses, and klog enforces none: %s", ", ".join(limited))
 
 
 def _with_quotas(store: MetadataStore) -> Iterator[str]:
-    """The entities that have quotas, as Kafka names them: `users/alice`, `users/alice/clients/c`."""
-    for kind in ("clients", "users", "ips"):
-        for name in _children(store, paths.config(kind)):
-            entity = f"{kind}/{name}"
-            clients = _children(store, paths.config(f"{entity}/clients"))
-            for path in (entity, *(f"{entity}/clients/{each}" for each in clients)):
-                if _QUOTAS.intersection(_config(store, path)):
-                    yield znodes.desanitize(path)
+    """The entities that have quotas, as Kafka names them: `ips/10.0.0.1`."""
+    for name in _children(store, paths.config("ips")):
+        if _QUOTA in _config(store, f"ips/{name}"):
+            yield znodes.desanitize(f"ips/{name}")
 
 
 def _config(store: MetadataStore, entity: str) -> dict[str, str]:

@@ -29,6 +29,7 @@ from klog.protocol.interbroker.leader_and_isr import LeaderAndIsrRequest
 from klog.protocol.interbroker.stop_replica import StopReplicaRequest
 from klog.protocol.messages import encode_request
 from klog.replication.purgatory import Purgatory, Timer
+from klog.security.quotas.client_quotas import ClientLimits
 from klog.server.handlers.cluster.control import ControlHandler
 from klog.server.handlers.cluster.controller_requests import (
     ControllerRequestsHandler,
@@ -37,10 +38,12 @@ from klog.server.handlers.cluster.describe_cluster import DescribeClusterHandler
 from klog.server.handlers.cluster.elect_leaders import ElectLeadersHandler
 from klog.server.handlers.cluster.partition_reassignments import PartitionReassignmentsHandler
 from klog.server.handlers.configs.alter_configs import AlterConfigsHandler
+from klog.server.handlers.configs.client_quotas import ClientQuotasHandler
 from klog.server.handlers.configs.config_changes import ConfigChanges
 from klog.server.handlers.configs.describe_configs import DescribeConfigsHandler
 from klog.server.handlers.configs.list_config_resources import ListConfigResourcesHandler
 from klog.server.handlers.configs.loggers import Loggers
+from klog.server.handlers.request_charge import RequestCharge
 from klog.server.handlers.topics.auto_creation import AutoTopicCreation
 from klog.server.handlers.topics.create_partitions import CreatePartitionsHandler
 from klog.server.handlers.topics.create_topics import CreateTopicsHandler
@@ -113,7 +116,10 @@ class BrokerRequestQueue:
 
 
 class AdminCluster:
-    """Broker 1 is controller, unless `elected` is False. `racks` are those of the brokers, 1 and up."""
+    """Broker 1 is controller, unless `elected` is False. `racks` are those of the brokers, 1 and up.
+
+    `limits` are the quotas of the client that sends requests; None if it has none.
+    """
 
     def __init__(
         self,
@@ -123,6 +129,7 @@ class AdminCluster:
         elected: bool = True,
     ) -> None:
         self.clock = Clock()
+        self.limits: ClientLimits | None = None
         self.config = BrokerConfig({"broker.id": str(ME), "zookeeper.connect": "x", **(properties or {})})
         shared = SharedTree(NoJournal(), self.clock)
         self.store = TreeSession(shared, lambda deliveries: [each() for each in deliveries])
@@ -177,6 +184,7 @@ class AdminCluster:
             ME, store, cache, config, lambda changed: plan(changed, listeners) and None, loggers
         )
         loggers = Loggers("klog.made.for.tests").levels
+        client_quotas = ClientQuotasHandler(store)
         of_brokers = ControllerRequestsHandler(self._put)
         self.handlers = {
             ApiKey.METADATA: MetadataHandler(CLUSTER_ID, cache, AutoTopicCreation(self.creator, config)),
@@ -189,6 +197,8 @@ class AdminCluster:
                 store, cache, waits, is_controller, random_below=lambda _: 0
             ),
             ApiKey.DESCRIBE_CONFIGS: DescribeConfigsHandler(ME, store, cache, config, loggers),
+            ApiKey.DESCRIBE_CLIENT_QUOTAS: SimpleNamespace(handle=client_quotas.describe),
+            ApiKey.ALTER_CLIENT_QUOTAS: SimpleNamespace(handle=client_quotas.alter),
             ApiKey.ALTER_CONFIGS: alter,
             ApiKey.INCREMENTAL_ALTER_CONFIGS: alter,
             ApiKey.ELECT_LEADERS: ElectLeadersHandler(cache, self.election_purgatory, self._put, self.clock),
@@ -227,6 +237,9 @@ class AdminCluster:
         """Has a request handled; its answer may still be to come."""
         request = request_of(api, version, **values)
         request.listener = listener
+        if self.limits is not None:
+            request.charge = RequestCharge(self.limits, 0, lambda: 0, self.clock)
+            request.before_answer = request.charge.apply
         self.handlers[api].handle(request)
         return request
 

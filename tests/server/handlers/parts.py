@@ -29,10 +29,11 @@ from klog.replication.partition import Partition, ReplicaContext
 from klog.replication.purgatory import Purgatory, Timer
 from klog.replication.reading import DelayedFetch, FetchEntry, FetchLimits, read_one
 from klog.replication.replica_manager import ReplicaManager
+from klog.security.principal import ANONYMOUS, KafkaPrincipal
 from klog.server.counters.topic_stats import BrokerTopicStats
 from klog.server.handlers.data.produce import ProduceHandler
 from klog.server.handlers.partition_lookup import PartitionLookup
-from klog.server.network.request import Unsent
+from klog.server.network.request import Charge, Unsent
 from klog.server.transactions.verification import Verification
 from klog.storage.log.append_values import Origin
 from klog.storage.log.loading import LoadSettings, create_log
@@ -129,6 +130,9 @@ class FakeRequest:
     peer_address: str = "127.0.0.1"
     received_ms: int = 0
     queued_ns: int = 0
+    size_bytes: int = 0
+    charge: Charge | None = None
+    principal: KafkaPrincipal = ANONYMOUS
     throttle_ms: int = 0
     before_answer: Callable[[FakeRequest, Sequence[BodyPart] | None], Sequence[BodyPart] | None] | None = None
     on_answered: Callable[[], None] | None = None

@@ -76,8 +76,8 @@ def test_each_request_goes_to_the_handler_of_its_api() -> None:
 def test_an_api_that_is_not_served_closes_the_connection() -> None:
     handler, _ = dispatcher()
     with pytest.raises(UnsupportedApiError):
-        handler.handle(request(ApiKey.DESCRIBE_CLIENT_QUOTAS))
-    assert not handler.may_block(ApiKey.DESCRIBE_CLIENT_QUOTAS, 0)
+        handler.handle(request(ApiKey.DESCRIBE_QUORUM))
+    assert not handler.may_block(ApiKey.DESCRIBE_QUORUM, 0)
 
 
 def test_requests_and_time_in_the_handler_are_counted_by_api() -> None:

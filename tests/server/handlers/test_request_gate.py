@@ -1,10 +1,6 @@
-"""A gate before the handlers: whom it refuses, whom it throttles, and what each is answered."""
+"""A gate before the handlers: whom it refuses, and what each is answered."""
 
 from __future__ import annotations
-
-from datetime import timedelta
-
-import pytest
 
 from klog.protocol.apis import SERVED, ApiKey
 from klog.protocol.entity_fields import entity_fields
@@ -17,24 +13,17 @@ from klog.server.handlers.answers import send_answer
 from klog.server.handlers.dispatch import Dispatcher, Route
 from tests.server.handlers.parts import TOPIC, Broker, FakeRequest, answer_of, batch
 
-THROTTLE_MS = 700
-
 
 class Gate:
-    """Refuses with `refusal`, and throttles for `throttle`."""
+    """Refuses with `refusal`."""
 
-    def __init__(self, refusal: ErrorCode | None = None, throttle: int = 0) -> None:
+    def __init__(self, refusal: ErrorCode | None = None) -> None:
         self.refusal = refusal
-        self.throttle = throttle
         self.seen: list[FakeRequest] = []
 
     def admit(self, request: FakeRequest) -> ErrorCode | None:
         self.seen.append(request)
         return self.refusal
-
-    def throttle_ms(self, request: FakeRequest) -> int:
-        assert not request.answered
-        return self.throttle
 
 
 def answer_with_defaults(request: FakeRequest) -> None:
@@ -93,50 +82,6 @@ def test_a_refusal_that_has_no_place_closes_the_connection(broker: Broker) -> No
     for request in (request_of(ApiKey.LIST_OFFSETS, 5), produce_request(acks=0)):
         handler.handle(request)
         assert request.closed
-
-
-@pytest.mark.parametrize("api_key", [key for key in SERVED if key not in (ApiKey.PRODUCE, ApiKey.FETCH)])
-def test_a_throttled_request_is_answered_with_the_time(api_key: int) -> None:
-    handler, _ = dispatcher(Gate(throttle=THROTTLE_MS))
-    request = request_of(api_key, SERVED[api_key].max_version)
-    handler.handle(request)
-    assert request.throttle_ms == THROTTLE_MS
-    answer = answer_of(request)
-    if hasattr(answer, "throttle_time"):
-        assert answer.throttle_time == timedelta(milliseconds=THROTTLE_MS)
-
-
-def test_a_throttled_produce_request_is_answered_with_the_time(broker: Broker) -> None:
-    broker.lead()
-    handler, _ = dispatcher(Gate(throttle=THROTTLE_MS), PRODUCE=produce_route(broker))
-    request = produce_request()
-    handler.handle(request)
-    assert decode_produce_response(9, request.answer).throttle_time_ms == THROTTLE_MS
-
-
-def test_a_throttled_request_without_an_answer_is_muted_all_the_same(broker: Broker) -> None:
-    broker.lead()
-    handler, _ = dispatcher(Gate(throttle=THROTTLE_MS), PRODUCE=produce_route(broker))
-    request = produce_request(acks=0)
-    handler.handle(request)
-    assert (request.parts, request.throttle_ms) == (None, THROTTLE_MS)
-
-
-def test_an_answer_that_comes_later_is_throttled_too() -> None:
-    handler, _ = dispatcher(Gate(throttle=THROTTLE_MS), lambda request: None)
-    request = request_of(ApiKey.METADATA, 9)
-    handler.handle(request)
-    assert not request.throttle_ms
-    answer_with_defaults(request)
-    assert answer_of(request).throttle_time == timedelta(milliseconds=THROTTLE_MS)
-
-
-def test_what_is_not_throttled_is_sent_as_it_is() -> None:
-    body = [b"as it is"]
-    handler, _ = dispatcher(Gate(), lambda request: request.respond(body))
-    request = request_of(ApiKey.METADATA, 9)
-    handler.handle(request)
-    assert request.parts is body
 
 
 def test_no_frame_is_served_without_the_gate() -> None:

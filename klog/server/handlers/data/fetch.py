@@ -26,6 +26,7 @@ from klog.protocol.fetch_response import (
 )
 from klog.protocol.file_slice import BodyPart, FileSlice
 from klog.protocol.leader_hints import NO_HINT, NodeEndpoint
+from klog.protocol.primitives import INT32
 from klog.replication.follower import FollowerFetch
 from klog.replication.partition import CONSUMER, Partition
 from klog.replication.purgatory import Purgatory
@@ -113,7 +114,7 @@ class FetchHandler:
             _forgotten(fetch),
             uses_topic_ids=version >= _TOPIC_IDS_FROM,
         )
-        pending = _Pending(request, fetch, context, self._limits(version, fetch))
+        pending = _Pending(request, fetch, context, self._limits(request, fetch))
         if self._run_in_background is None or request.on_io_thread:
             self._go_on(pending, self._read(pending))
             return
@@ -188,12 +189,14 @@ class FetchHandler:
                 )
         return wanted
 
-    def _limits(self, version: int, fetch: FetchRequest) -> FetchLimits:
+    def _limits(self, request: Request, fetch: FetchRequest) -> FetchLimits:
         """Raises `UsageError`."""
-        replica_id = fetch.replica_id
+        version, replica_id = request.api_version, fetch.replica_id
         if fetch.isolation_level not in _ISOLATION_LEVELS:
             raise UsageError(f"there is no isolation level {fetch.isolation_level}")
         max_bytes = min(fetch.max_bytes, self._max_bytes)
+        if request.charge is not None and replica_id < 0:
+            max_bytes = min(max_bytes, request.charge.fetch_max_bytes)
         prefer = None
         if self._selector is not None and replica_id == CONSUMER and version >= _FROM_FOLLOWERS_FROM:
             prefer = self._selector.for_rack(fetch.rack_id)
@@ -264,9 +267,6 @@ class FetchHandler:
         committed = pending.limits.committed
         nodes: dict[int, NodeEndpoint] = {}
         answers: Answers = []
-        self._count(reads, fetch.replica_id)
-        for topic, several in groupby(known.entry.key[0] for known in pending.quiet):
-            self._topic_stats[topic].fetches += sum(1 for _ in several)
         for found in reads.fetched:
             entry = found.entry
             answer = _answer_of(found, committed=committed)
@@ -274,12 +274,18 @@ class FetchHandler:
                 answer = self._explained(request, entry.key, answer, nodes)
             answers.append(((entry.topic_id or entry.key[0], entry.key[1]), answer))
         answers += pending.refused
-        finished = self._sessions.finish(
-            pending.context,
-            answers,
-            privileged=fetch.replica_id >= 0,
-            uses_topic_ids=version >= _TOPIC_IDS_FROM,
-        )
+        if self._is_over_quota(pending, answers):
+            # The client asks for the records again.
+            finished = self._sessions.throttled(pending.context)
+            nodes.clear()
+        else:
+            self._count(pending, reads)
+            finished = self._sessions.finish(
+                pending.context,
+                answers,
+                privileged=fetch.replica_id >= 0,
+                uses_topic_ids=version >= _TOPIC_IDS_FROM,
+            )
         answers = finished.answers
         if version < _ZSTD_FROM:
             answers = [(key, self._as_known(str(key[0]), answer)) for key, answer in answers]
@@ -292,7 +298,20 @@ class FetchHandler:
         )
         request.respond(encode_fetch_response(version, response))
 
-    def _count(self, reads: Reads, replica_id: int) -> None:
+    def _is_over_quota(self, pending: _Pending, answers: Answers) -> bool:
+        """Whether the client must not have these answers now; they are charged to its quotas."""
+        charge, version = pending.request.charge, pending.request.api_version
+        if charge is None or pending.fetch.replica_id >= 0:
+            return False
+        sent = self._sessions.preview(pending.context, answers)
+        body = encode_fetch_response(version, FetchResponse(_by_topic(version, sent)))
+        size_bytes = sum(part.size_bytes if isinstance(part, FileSlice) else len(part) for part in body)
+        return charge.fetch_throttle_ms(INT32.size + size_bytes) > 0
+
+    def _count(self, pending: _Pending, reads: Reads) -> None:
+        replica_id = pending.fetch.replica_id
+        for topic, several in groupby(known.entry.key[0] for known in pending.quiet):
+            self._topic_stats[topic].fetches += sum(1 for _ in several)
         for found in reads.fetched:
             entry, read = found.entry, found.read
             stats = self._topic_stats[entry.key[0]]

@@ -57,19 +57,24 @@ class SessionPartition:
         self.log_start_offset = log_start_offset
 
     def is_news(self, answer: PartitionFetched) -> bool:
-        """Whether an answer is new to the client; it is remembered as sent."""
-        news = bool(answer.records) or answer.preferred_read_replica >= 0
-        if answer.high_watermark != self.high_watermark:
-            self.high_watermark = answer.high_watermark
-            news = True
-        if answer.log_start_offset != self.log_start_offset:
-            self.log_start_offset = answer.log_start_offset
-            news = True
-        if answer.error_code != _NOTHING_FAILED or answer.diverging_epoch != NOT_DIVERGING:
-            # The end of the error is news as well. A follower that diverges takes no offset from this answer.
-            self.high_watermark = -1
-            news = True
-        return news
+        """Whether an answer is new to the client."""
+        return (
+            bool(answer.records)
+            or answer.preferred_read_replica >= 0
+            or answer.high_watermark != self.high_watermark
+            or answer.log_start_offset != self.log_start_offset
+            or _has_failed(answer)
+        )
+
+    def answered(self, answer: PartitionFetched) -> None:
+        """Remember an answer as sent."""
+        # The end of an error is news as well. A follower that diverges takes no offset from this answer.
+        self.high_watermark = -1 if _has_failed(answer) else answer.high_watermark
+        self.log_start_offset = answer.log_start_offset
+
+
+def _has_failed(answer: PartitionFetched) -> bool:
+    return answer.error_code != _NOTHING_FAILED or answer.diverging_epoch != NOT_DIVERGING
 
 
 class FetchSession:
@@ -245,6 +250,25 @@ class FetchSessions:
 
     # -- its answer is there ---------------------------------------------------------------------------------
 
+    def preview(self, context: FetchContext, answers: Answers) -> Answers:
+        """The answers that `finish` would return. Nothing changes."""
+        if context.error:
+            return []
+        session = context.session
+        if session is None:
+            return answers
+        with session.lock:
+            if session.epoch != next_epoch(context.request_epoch):
+                return []
+            known = session.partitions
+            return [(key, answer) for key, answer in answers if key in known and known[key].is_news(answer)]
+
+    def throttled(self, context: FetchContext) -> SessionAnswer:
+        """An answer without partitions, instead of `finish`: for the session nothing was sent."""
+        if context.session is None:
+            return SessionAnswer([])
+        return _changes(context.session, context.request_epoch, [])
+
     def answer_one(
         self,
         session: FetchSession,
@@ -283,7 +307,7 @@ class FetchSessions:
             return SessionAnswer(answers)
         partitions = {key: SessionPartition(context.wanted[key]) for key, _ in answers}
         for key, answer in answers:
-            partitions[key].is_news(answer)
+            partitions[key].answered(answer)
         session_id = self._create(partitions, privileged=privileged, uses_topic_ids=uses_topic_ids)
         return SessionAnswer(answers, session_id)
 
@@ -374,6 +398,7 @@ def _changes(session: FetchSession, request_epoch: int, answers: Answers) -> Ses
             cached = partitions.get(key)
             if cached is None or not cached.is_news(answer):
                 continue
+            cached.answered(answer)
             changed.append((key, answer))
             if answer.records:
                 partitions[key] = partitions.pop(key)

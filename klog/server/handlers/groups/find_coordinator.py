@@ -90,10 +90,10 @@ class FindCoordinatorHandler:
             send_answer(request, coordinators=coordinators)
         topic, config = _TOPICS.get(key_type, (None, ""))
         if topic is not None and topic not in self.cache.snapshot.topics:
-            self.create_in_background(request, lambda _: self._create(topic, config))
+            self.create_in_background(request, lambda asking: self._create(asking, topic, config))
 
-    def _create(self, topic: str, config: str) -> None:
-        (error,) = self.creation.create((topic,)).values()
+    def _create(self, request: Request, topic: str, config: str) -> None:
+        (error,) = self.creation.create(request, (topic,)).values()
         if error not in _CREATED and (topic, error) not in self._logged:
             # Clients are only told that there is no coordinator, and ask again and again.
             self._logged.add((topic, error))

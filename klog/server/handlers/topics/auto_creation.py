@@ -15,7 +15,9 @@ from klog.formats.names import is_legal_topic
 from klog.protocol.error_codes import ErrorCode
 from klog.server.coordinators.internal_topics import internal_topic
 from klog.server.handlers.refusals import refusal_of
+from klog.server.handlers.topics.mutation_quota import charge_mutations
 from klog.server.handlers.topics.topic_creation import NewTopic, TopicCreator
+from klog.server.network.request import Request
 
 
 class AutoTopicCreation:
@@ -32,11 +34,11 @@ class AutoTopicCreation:
         """`auto.create.topics.enable`."""
         return self._config().flag("auto.create.topics.enable")
 
-    def create(self, names: Iterable[str]) -> dict[str, ErrorCode]:
-        """Create topics; returns for each the error that its metadata is answered with."""
-        return {name: self._create(name) for name in names}
+    def create(self, request: Request, names: Iterable[str]) -> dict[str, ErrorCode]:
+        """Create topics for a request; returns for each the error that its metadata is answered with."""
+        return {name: self._create(request, name) for name in names}
 
-    def _create(self, name: str) -> ErrorCode:
+    def _create(self, request: Request, name: str) -> ErrorCode:
         if not is_legal_topic(name):
             return ErrorCode.INVALID_TOPIC_EXCEPTION
         with self._lock:
@@ -44,7 +46,9 @@ class AutoTopicCreation:
                 return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             self._running.add(name)
         try:
-            self._creator.create(self._creator.plan(wanted_topic(name, self._config())))
+            planned = self._creator.plan(wanted_topic(name, self._config()))
+            charge_mutations(request, len(planned.replicas))
+            self._creator.create(planned)
         except KlogError as failed:
             error = refusal_of(failed).error
             # Another request has created it: the client sees the topic as soon as it has leaders.

@@ -25,6 +25,7 @@ from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
 from klog.server.handlers.answers import entity_of, milliseconds, send_answer
 from klog.server.handlers.refusals import RefusedError, error_fields, refusal_of
+from klog.server.handlers.topics.mutation_quota import charge_mutations
 from klog.server.handlers.topics.partition_room import PartitionRoom
 from klog.server.handlers.topics.topic_creation import limit_new_partitions, racks_of
 from klog.server.handlers.topics.topic_waits import TopicWaits, lacks_leaders
@@ -57,7 +58,7 @@ class CreatePartitionsHandler:
             try:
                 if counts[topic.name] > 1:
                     raise RefusedError(ErrorCode.INVALID_REQUEST, "Duplicate topic in request.")
-                self._grow(topic, only_check=wanted.validate_only)
+                self._grow(request, topic, only_check=wanted.validate_only)
             except KlogError as error:
                 outcomes[topic.name] = refusal_of(error)
             else:
@@ -73,14 +74,18 @@ class CreatePartitionsHandler:
             timeout_ms=milliseconds(wanted.timeout),
         )
 
-    def _grow(self, topic: Entity, *, only_check: bool) -> None:
+    def _grow(self, request: Request, topic: Entity, *, only_check: bool) -> None:
         """Raises `KlogError`."""
+        is_charged = False
         while True:
             added = self._plan(topic)
             if self.room is not None:
                 self.room.require(added)
             if only_check:
                 return
+            if not is_charged:
+                charge_mutations(request, len(added))
+                is_charged = True
             try:
                 add_partitions(self.store, topic.name, added)
             except BadVersionError:

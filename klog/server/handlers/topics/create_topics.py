@@ -23,6 +23,7 @@ from klog.protocol.error_codes import ErrorCode
 from klog.server.handlers.answers import Struct, entity_of, milliseconds, send_answer
 from klog.server.handlers.configs.config_entries import topic_entry
 from klog.server.handlers.refusals import RefusedError, error_fields, refusal_of
+from klog.server.handlers.topics.mutation_quota import charge_mutations
 from klog.server.handlers.topics.topic_creation import (
     NewTopic,
     PlannedTopic,
@@ -68,7 +69,8 @@ class CreateTopicsHandler:
         counts = Counter(topic.name for topic in wanted.topics)
         for topic in wanted.topics:
             twice = counts[topic.name] > 1
-            outcomes.append((topic.name, self._create(topic, twice=twice, only_check=wanted.validate_only)))
+            only_check = wanted.validate_only
+            outcomes.append((topic.name, self._create(request, topic, twice=twice, only_check=only_check)))
         if wanted.validate_only:
             self._answer(request, outcomes, frozenset())
             return
@@ -93,7 +95,7 @@ class CreateTopicsHandler:
     def _is_pending(self, created: Mapping[str, PlannedTopic], topic: str) -> bool:
         return lacks_leaders(self.cache.snapshot, topic, created[topic].replicas)
 
-    def _create(self, topic: Entity, *, twice: bool, only_check: bool) -> _Outcome:
+    def _create(self, request: Request, topic: Entity, *, twice: bool, only_check: bool) -> _Outcome:
         if topic.name == _METADATA_TOPIC:
             prohibited = f"Creation of internal topic {_METADATA_TOPIC} is prohibited."
             return _Outcome(RefusedError(ErrorCode.INVALID_REQUEST, prohibited))
@@ -103,6 +105,7 @@ class CreateTopicsHandler:
         try:
             outcome.planned = self.creator.plan(_new_topic(topic))
             if not only_check:
+                charge_mutations(request, len(outcome.planned.replicas))
                 outcome.topic_id = self.creator.create(outcome.planned)
         except KlogError as error:
             outcome.refused = refusal_of(error)

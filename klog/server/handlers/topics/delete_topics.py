@@ -24,6 +24,7 @@ from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
 from klog.server.handlers.answers import entity_of, milliseconds, send_answer
 from klog.server.handlers.refusals import refusal_of
+from klog.server.handlers.topics.mutation_quota import charge_mutations
 from klog.server.handlers.topics.topic_waits import TopicWaits
 from klog.server.network.request import Request
 
@@ -61,7 +62,7 @@ class DeleteTopicsHandler:
             _answer(request, outcomes, frozenset())
             return
         for outcome in outcomes:
-            self._mark(outcome)
+            self._mark(request, outcome)
         marked = {each.name for each in outcomes if each.error is ErrorCode.NONE and each.name is not None}
         self.waits.wait(
             sorted(marked),
@@ -82,7 +83,7 @@ class DeleteTopicsHandler:
             return ErrorCode.INVALID_REQUEST
         return None
 
-    def _mark(self, outcome: _Outcome) -> None:
+    def _mark(self, request: Request, outcome: _Outcome) -> None:
         snapshot = self.cache.snapshot
         if outcome.name is None and outcome.topic_id is None:
             # Kafka takes no name for one that the client may not know of.
@@ -96,6 +97,7 @@ class DeleteTopicsHandler:
             outcome.error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         else:
             try:
+                charge_mutations(request, len(snapshot.topics[outcome.name]))
                 # Several requests may wait for the same deletion.
                 with suppress(TopicDeletionInProgressError):
                     request_deletion(self.store, outcome.name)

@@ -109,7 +109,7 @@ class MetadataHandler:
         names = [name for name in asked if name in snapshot.topics]
         absent = [name for name in asked if name not in snapshot.topics]
         if self._to_create(snapshot, request, wanted):
-            errors = self._creation.create(absent)
+            errors = self._creation.create(request, absent)
         else:
             errors = {name: absence_of(name) for name in absent}
         return names, [refused_topic(variant, name, error) for name, error in errors.items()]
