@@ -53,7 +53,9 @@ def test_a_broker_with_the_id_of_a_live_one_is_refused(open_session, monkeypatch
     live, store = open_session(), open_session()
     create_persistent_nodes(store)
     Registration(live, lambda: broker(9092)).register(never)
-    with pytest.raises(BrokerIdInUseError, match="broker id 1 is in use by another live broker"):
+    with pytest.raises(
+        BrokerIdInUseError, match=r"broker id 1 is in use by another live broker, 127\.0\.0\.1:9092"
+    ):
         Registration(store, lambda: broker(9093)).register(never, 1)
     assert live_brokers(store)[1].endpoints[0].port == 9092
 

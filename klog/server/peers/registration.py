@@ -64,7 +64,7 @@ class Registration:
             waited_s = time.monotonic() - begin_s
             if wait_s is not None and waited_s > wait_s:
                 raise BrokerIdInUseError(
-                    f"broker id {self._present().broker_id} is in use by another live broker",
+                    f"broker id {self._present().broker_id} is in use by another live broker{self._owner()}",
                     cure="give this one another broker.id, or stop the other",
                 )
             if is_stopping():
@@ -83,16 +83,18 @@ class Registration:
         return True
 
     def _warn(self, wait_s: float | None) -> None:
-        broker_id = self._present().broker_id
-        other = read_broker(self._store, broker_id)
-        endpoints = () if other is None else other.endpoints
         _log.warning(
             "broker id %d is registered by another ZooKeeper session%s: waiting%s for its end. If no other"
             " broker has this id, it is the session of a broker that was killed",
-            broker_id,
-            "".join(f", {each.host}:{each.port}" for each in endpoints),
+            self._present().broker_id,
+            self._owner(),
             "" if wait_s is None else f" up to {wait_s:g} s",
         )
+
+    def _owner(self) -> str:
+        """The addresses of the broker that has registered this one's id, as a part of a sentence."""
+        other = read_broker(self._store, self._present().broker_id)
+        return "" if other is None else "".join(f", {each.host}:{each.port}" for each in other.endpoints)
 
     def update(self) -> None:
         """Rewrite the registration because the endpoints have changed.
