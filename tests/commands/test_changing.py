@@ -7,6 +7,7 @@ tried with `--dry-run` and tell programs as JSON what they did. The command line
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from klog.commands import main
+from tests.commands.asking import keeps_to_the_rule
 from tests.commands.running import Run
 from tests.corpora import Corpus
 from tests.storage.partition_copies import contents
@@ -47,6 +49,7 @@ ASKS_NOTHING = {
     "quotas alter",
     "rebuild-index",
     "topics add-partitions",
+    "topics alter",
     "topics create",
     "users set-password",
 }
@@ -54,9 +57,6 @@ ASKS_NOTHING = {
 
 RUNS = {"consume", "export", "produce", "serve", "users alter", "zookeeper"}
 """They write what they are given to write, or are only Kafka's own command lines."""
-
-OWN_OUTPUT = {"reassign execute"}
-"""Its stdout is the assignment to go back to, as JSON."""
 
 
 def leaves() -> Iterator[tuple[str, object]]:
@@ -83,7 +83,7 @@ def test_every_command_is_known_to_change_something_or_nothing() -> None:
 @pytest.mark.parametrize("name", sorted(ASKS | ASKS_NOTHING))
 def test_a_command_that_changes_something_can_be_tried_and_says_what_it_did(name: str) -> None:
     assert "--dry-run" in OPTIONS[name]
-    assert "--json" in OPTIONS[name] or name in OWN_OUTPUT
+    assert "--json" in OPTIONS[name]
 
 
 @pytest.mark.parametrize("name", sorted(ASKS | ASKS_NOTHING))
@@ -140,18 +140,28 @@ def test_off_a_terminal_nothing_in_a_cluster_is_deleted_without_yes(
         if name == "users delete" and "does not support" in done.err:
             pytest.skip("klog's brokers do not serve it")
         assert done.code == 0, done.err
-    command = [*name.split(), *(word.format(**names) for word in target)]
     look = [word.format(**names) for word in look]
-    there = rows(klog, *look)
-    unasked = klog(*command)
-    assert (unasked.code, "--yes" in unasked.err) == (1, True)
-    assert rows(klog, *look) == there
-    assert rows(klog, *command, "--dry-run")
-    assert rows(klog, *look) == there
-    done = klog(*command, "--yes", "-o", "json")
-    assert [each["error"] for each in json.loads(done.out)] == [None]
-    gone = klog(*look, "-o", "json")
-    assert gone.code == 1 or json.loads(gone.out) != there
+
+    def shown() -> object:
+        found = klog(*look, "-o", "json")
+        return found.code, found.out
+
+    assert shown()[0] == 0
+    keeps_to_the_rule(klog, name, [word.format(**names) for word in target], shown)
+
+
+def test_off_a_terminal_no_profile_is_removed_without_yes(run: Run, monkeypatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    assert run("profile", "add", "p", "--bootstrap-server", "127.0.0.1:9092").code == 0
+    keeps_to_the_rule(run, "profile remove", ["p"], lambda: run("profile", "list", "-o", "json").out)
+
+
+def test_every_command_that_asks_has_a_test_of_the_rule() -> None:
+    calls = re.compile(r'keeps_to_the_rule\(\s*\w+, "([a-z -]+)"')
+    elsewhere = {
+        name for path in Path(__file__).parent.rglob("test_*.py") for name in calls.findall(path.read_text())
+    }
+    assert elsewhere | ON_A_CLUSTER.keys() | ON_DISK.keys() == ASKS
 
 
 def damaged(directory: Path) -> list[object]:
@@ -229,6 +239,9 @@ def test_making_and_setting_need_no_yes_and_say_what_they_did(klog: Run, topic: 
     assert rows(klog, "topics", "create", f"{topic}-new")[0]["result"] == "created"
     assert rows(klog, "configs", "alter", topic, "--set", "retention.ms=1") == [
         {"entityType": "topics", "entityName": topic, "result": "changed", "error": None}
+    ]
+    assert rows(klog, "topics", "alter", topic, "--set", "retention.ms=2") == [
+        {"topic": topic, "result": "changed", "error": None}
     ]
     taken = klog("topics", "create", topic, "-o", "json")
     assert taken.code == 1

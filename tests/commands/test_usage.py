@@ -115,4 +115,4 @@ def test_unknown_names_suggest_the_nearest(klog: Run, arguments: list[str], near
 
 
 def test_a_name_like_no_other_lists_what_there_is(klog: Run) -> None:
-    assert "known are list, describe, create, add-partitions, delete" in klog("topics", "xyz").err
+    assert "known are list, describe, create, add-partitions, alter, delete" in klog("topics", "xyz").err

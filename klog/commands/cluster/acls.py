@@ -15,7 +15,7 @@ from klog.commands.kafka_tools.command_lines import AsKafka, tool_app
 from klog.commands.shared.changing import ChangeOptions, Outcome
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_error, print_line, print_report
-from klog.commands.shared.option_sets import flag, optional
+from klog.commands.shared.option_sets import argument, flag, optional
 from klog.commands.shared.output import OutputOptions, WatchOptions
 from klog.commands.shared.terminal import confirmed, count_of
 from klog.commands.shared.usage import did_you_mean
@@ -31,9 +31,9 @@ app = tool_app(
     "List, add and remove access control lists (ACLs) of any Kafka.",
     {"--list": "list", "--add": "add", "--remove": "remove"},
     (
-        "klog acls list --topic orders",
+        "klog acls list orders",
         "klog acls add --allow-principal User:billing --consumer --topic orders --group billing",
-        "klog acls remove --topic orders",
+        "klog acls remove orders",
     ),
 )
 
@@ -54,6 +54,7 @@ def _entry(metavar: str, summary: str) -> Any:  # noqa: ANN401 (of the field's t
 class Resources:
     """The resources that ACLs are about."""
 
+    names: list[str] | None = argument(None, "Topics, as --topic.", "[TOPIC]...")
     topic: list[str] | None = _resource("TOPIC", "A topic; * for all")
     group: list[str] | None = _resource("GROUP", "A consumer group")
     cluster: bool = flag("The cluster itself.", panel=_RESOURCE)
@@ -73,7 +74,7 @@ class Resources:
         from klog.protocol.acls import CLUSTER_NAME, AclResourceType
 
         named = (
-            (AclResourceType.TOPIC, self.topic),
+            (AclResourceType.TOPIC, [*(self.names or ()), *(self.topic or ())]),
             (AclResourceType.GROUP, self.group),
             (AclResourceType.CLUSTER, [CLUSTER_NAME] if self.cluster else None),
             (AclResourceType.TRANSACTIONAL_ID, self.transactional_id),
@@ -159,7 +160,7 @@ def list_acls(
 
         klog acls list
 
-        klog acls list --topic orders --resource-pattern-type match
+        klog acls list orders --resource-pattern-type match
 
         klog acls list --principal User:billing -o csv
     """
@@ -231,7 +232,7 @@ def add_acls(
 
     Examples:
 
-        klog acls add --allow-principal User:shop --producer --topic orders
+        klog acls add orders --allow-principal User:shop --producer
 
         klog acls add --allow-principal User:billing --consumer --topic orders --group billing
 
@@ -278,7 +279,7 @@ def remove_acls(
 
     Examples:
 
-        klog acls remove --topic orders
+        klog acls remove orders
 
         klog acls remove --allow-principal User:billing --operation Read --topic orders --yes
     """

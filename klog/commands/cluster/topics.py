@@ -1,4 +1,4 @@
-"""`klog topics`: lists, describes, creates and deletes topics of any Kafka, and adds partitions.
+"""`klog topics`: lists, describes, creates, changes and deletes topics of any Kafka.
 
 Options have the names of `kafka-topics`, and its command lines work too.
 """
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from klog.commands.cluster.assignments import parse_pairs
 from klog.commands.cluster.topic_options import AnyTopics, NewTopics, ShownPartitions, SomeTopics
 from klog.commands.kafka_tools.command_lines import AsKafka, tool_app
 from klog.commands.shared.changing import ChangeOptions, Outcome
@@ -21,6 +22,7 @@ from klog.commands.shared.option_sets import flag, optional
 from klog.commands.shared.output import OutputFormat, OutputOptions, WatchOptions
 from klog.commands.shared.tables import show_table
 from klog.commands.shared.terminal import confirmed
+from klog.commands.shared.usage import missing
 from klog.formats.errors import KlogError, UsageError
 
 if TYPE_CHECKING:
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 
 app = tool_app(
     "topics",
-    "List, describe, create and delete topics of any Kafka, and add partitions.",
+    "List, describe, create, change and delete topics of any Kafka.",
     {
         "--list": "list",
         "--describe": "describe",
@@ -43,6 +45,7 @@ app = tool_app(
         "klog topics create orders --partitions 6",
         "klog topics list",
         "klog topics describe orders",
+        "klog topics alter orders --set retention.ms=86400000",
         "klog topics delete orders",
     ),
 )
@@ -287,7 +290,7 @@ def add_partitions(
     from klog.admin.topic_selection import select_topics
 
     if config:
-        raise UsageError("configs are not changed here", cure="klog configs alter --topic TOPIC")
+        raise UsageError("configs are not changed here", cure="klog topics alter TOPIC --set KEY=VALUE")
     assignment = None if replica_assignment is None else admin_topics.parse_assignment(replica_assignment)
     selection = topics.required(may_miss=if_exists)
     with connection.cluster() as cluster:
@@ -305,6 +308,52 @@ def add_partitions(
             )
     done = f"{'could have' if change.dry_run else 'has'} {partitions} partitions"
     _report(outcomes, done, "UNKNOWN_TOPIC_OR_PARTITION" if if_exists else "", change)
+
+
+@app.command("alter")
+def alter_topics(
+    topics: SomeTopics,
+    connection: ConnectionOptions,
+    change: ChangeOptions,
+    partitions: int | None = optional(None, "The new total number of partitions.", metavar="N", least=1),
+    set_: list[str] | None = optional(None, "Set a config (repeatable).", "--set", metavar="KEY=VALUE"),
+    delete_config: list[str] | None = optional(None, "Return a config to its default.", metavar="KEY"),
+    if_exists: bool = _IF_EXISTS,
+) -> None:
+    """Change topics: their configs, and how many partitions they have.
+
+    Everything is checked first, for all topics: if something is refused, nothing is changed.
+
+    Examples:
+
+        klog topics alter orders --set retention.ms=86400000 --delete-config cleanup.policy
+
+        klog topics alter orders --partitions 12 --dry-run
+    """
+    from klog.admin import connect
+    from klog.admin.configs import Change, Operation
+    from klog.admin.topic_alteration import Alteration, alter_topic
+    from klog.admin.topic_selection import select_topics
+
+    changes = [Change(key, Operation.SET, value) for key, value in parse_pairs("--set", set_ or ()).items()]
+    changes += [Change(key, Operation.DELETE) for key in delete_config or ()]
+    wanted = Alteration(tuple(changes), partitions)
+    if not wanted.changes and partitions is None:
+        raise missing("--set, --delete-config or --partitions")
+    with connection.cluster() as cluster:
+        found = select_topics(cluster, topics.required(may_miss=if_exists))
+
+        def errors(*, validate_only: bool) -> list[KlogError | None]:
+            return [
+                alter_topic(cluster, topic, wanted, connect.partitions_retry(), validate_only=validate_only)
+                for topic in found
+            ]
+
+        failed = errors(validate_only=True)
+        done = "could be changed" if change.dry_run else "not changed, because another topic was refused"
+        if not change.dry_run and not any(failed):
+            failed, done = errors(validate_only=False), "changed"
+    change.conclude([_outcome(topic.name, done, error) for topic, error in zip(found, failed, strict=True)])
 
 
 @app.command("delete")

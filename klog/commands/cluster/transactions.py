@@ -18,6 +18,7 @@ from klog.commands.shared.option_sets import argument, flag, optional
 from klog.commands.shared.output import OutputOptions, WatchOptions
 from klog.commands.shared.terminal import confirmed
 from klog.commands.shared.usage import missing
+from klog.formats.errors import UsageError
 from klog.formats.wording import first_of
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ app = tool_app(
         "klog transactions list",
         "klog transactions describe loader",
         "klog transactions find-hanging --broker-id 0",
-        "klog transactions abort --topic orders --partition 0 --start-offset 71",
+        "klog transactions abort orders:0:71",
     ),
 )
 
@@ -160,6 +161,18 @@ def _partition(topic: str | None, partition: int | None) -> TopicPartition:
     return TopicPartition(topic, partition)
 
 
+def _begin(text: str) -> tuple[TopicPartition, int]:
+    from klog.formats.names import TopicPartition
+
+    topic, _, rest = text.partition(":")
+    partition, _, offset = rest.partition(":")
+    if not topic or not partition.isdecimal() or not offset.isdecimal():
+        raise UsageError(
+            f"{text!r} is not TOPIC:PARTITION:OFFSET", cure="`klog transactions find-hanging` shows them"
+        )
+    return TopicPartition(topic, int(partition)), int(offset)
+
+
 def _producer_row(producer: ActiveProducer) -> dict[str, object]:
     return {
         "producerId": producer.producer.producer_id,
@@ -273,6 +286,9 @@ def _hanging_row(found: OpenTransaction) -> dict[str, object]:
 def abort_transaction(
     connection: ConnectionOptions,
     change: ChangeOptions,
+    begin: str | None = argument(
+        None, "The partition, and the offset at which the transaction begins.", "[TOPIC:PARTITION:OFFSET]"
+    ),
     topic: str | None = _TOPIC,
     partition: int | None = _PARTITION,
     start_offset: int | None = optional(
@@ -289,12 +305,19 @@ def abort_transaction(
 
     Examples:
 
+        klog transactions abort orders:0:71
+
         klog transactions abort --topic orders --partition 0 --start-offset 71
     """
     from klog.admin import transactions
     from klog.client.producer_id import ProducerId
 
-    wanted = _partition(topic, partition)
+    if begin is None:
+        wanted = _partition(topic, partition)
+    else:
+        if (topic, partition, start_offset) != (None, None, None):
+            raise UsageError("TOPIC:PARTITION:OFFSET and options for the same exclude each other")
+        wanted, start_offset = _begin(begin)
     if start_offset is None and (producer_id is None or producer_epoch is None or coordinator_epoch is None):
         raise missing("--start-offset N (or --producer-id, --producer-epoch and --coordinator-epoch)")
     if not confirmed(f"Abort the transaction in {wanted}?", yes=yes or change.dry_run):

@@ -60,7 +60,6 @@ SUBCOMMANDS: Final[Mapping[tuple[str, str], str]] = {
     ("reassign", "start"): "reassign execute",
     ("reassign", "status"): "reassign list",
     ("reassign", "stop"): "reassign cancel",
-    ("topics", "alter"): "configs alter, or topics add-partitions",
     ("topics", "consume"): "consume",
     ("topics", "produce"): "produce",
     ("topics", "grow"): "topics add-partitions",

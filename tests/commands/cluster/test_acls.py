@@ -14,6 +14,7 @@ from klog.admin.acls import Wanted, acls_of, filters_to_list, filters_to_remove
 from klog.admin.requests.scram_users import ScramMechanism, salted
 from klog.formats.errors import UsageError
 from klog.protocol.acls import AclFilter, AclOperation, AclResourceType, PatternType, Permission
+from tests.commands.asking import keeps_to_the_rule
 from tests.commands.running import Run, runner
 from tests.peers import KRaftBroker, ZooKeeperBroker
 from tests.peers.tool_server import ToolServer
@@ -211,6 +212,14 @@ def test_filters_without_a_principal_mean_all_acls_of_the_resources() -> None:
 
 
 @pytest.mark.kafka
+def test_acls_of_a_topic_that_is_an_argument(on_secured: Run, name: str) -> None:
+    klog = on_secured
+    assert klog("acls", "add", name, "--allow-principal", "User:a", "--operation", "Read").code == 0
+    eventually(lambda: [each["principal"] for each in rows(klog, "acls", "list", name)] == ["User:a"])
+    keeps_to_the_rule(klog, "acls remove", [name], lambda: rows(klog, "acls", "list", name))
+    assert rows(klog, "acls", "list", name) == []
+
+
 def test_passwords_are_set_and_removed(on_secured: Run, name: str, monkeypatch) -> None:
     klog = on_secured
     assert klog("users", "list", name).code == 1

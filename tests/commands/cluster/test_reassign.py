@@ -18,6 +18,7 @@ from klog.admin import connect
 from klog.admin.requests.log_dirs import describe_log_dirs
 from klog.admin.settings import settings_of
 from klog.formats.names import TopicPartition
+from tests.commands.asking import keeps_to_the_rule
 from tests.commands.moving_clusters import KINDS, STARTERS, await_replicas
 from tests.commands.running import Run
 from tests.commands.screens import RUN, on_screen
@@ -196,6 +197,26 @@ def test_throttles_that_an_interrupted_run_has_left_are_restored_without_a_move(
     assert again.code == 0, again.err
     assert "throttles are as they were before" in again.err
     assert not any(throttles_of(klog, topic).values())
+
+
+def test_what_was_moved_is_told_to_programs_with_what_was_before(klog, made, tmp_path) -> None:
+    topic = made([0, 1], [1, 2])
+    plan = plan_file(tmp_path, topic, [2, 1], [1, 2])
+    told = keeps_to_the_rule(klog, "reassign execute", [plan], lambda: replicas_of(klog, topic))
+    assert [(each["replicas"], each["formerReplicas"], each["result"]) for each in told] == [
+        ([2, 1], [0, 1], "moved"),
+        ([1, 2], [1, 2], "already there"),
+    ]
+
+
+def test_cancelling_keeps_to_the_rule(klog, made, tmp_path) -> None:
+    topic = made([0, 1])
+    plan = plan_file(tmp_path, topic, [2, 1])
+    started = klog("reassign", "--execute", "--reassignment-json-file", plan, "--throttle", SLOW)
+    assert started.code == 0, started.err
+    keeps_to_the_rule(klog, "reassign cancel", [plan], lambda: running(klog))
+    eventually(lambda: list(map(sorted, replicas_of(klog, topic))) == [[0, 1]])
+    end_all(klog, plan, topic)
 
 
 def test_cancelling_ends_also_moves_that_only_add_replicas(klog, made, tmp_path) -> None:

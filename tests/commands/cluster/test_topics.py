@@ -303,3 +303,40 @@ def test_assignments_are_parsed_as_by_kafka() -> None:
     assert parse_assignment("0:1,1:2") == {0: [0, 1], 1: [1, 2]}
     with pytest.raises(UsageError):
         parse_assignment("0:one")
+
+
+def as_it_is(klog, topic):
+    """How many partitions a topic has, and its retention if that is set."""
+    found = json.loads(klog("topics", "describe", topic, "-o", "json").out)
+    found = found[0] if isinstance(found, list) else found
+    configs = klog("configs", "describe", topic, "--json").out.splitlines()
+    set_ = {each["name"]: each["value"] for each in map(json.loads, configs)}
+    return len(found["partitions"]), set_.get("retention.ms")
+
+
+def test_topics_are_altered_by_name_and_first_tried(klog, topic):
+    change = ("topics", "alter", topic, "--set", "retention.ms=7777", "--partitions", 3)
+    dry = klog(*change, "--dry-run")
+    assert (dry.code, dry.err.splitlines()[0]) == (0, f"{topic}: could be changed")
+    assert as_it_is(klog, topic) == (1, None)
+    done = klog(*change)
+    assert (done.code, done.err) == (0, f"{topic}: changed\n")
+    eventually(lambda: as_it_is(klog, topic) == (3, "7777"))
+    assert klog("topics", "alter", topic, "--delete-config", "retention.ms", "--partitions", 3).code == 0
+    eventually(lambda: as_it_is(klog, topic) == (3, None))
+
+
+def test_if_one_topic_is_refused_no_topic_is_altered(klog, topic):
+    other = f"{topic}-other"
+    assert klog("topics", "create", other, "--partitions", 3).code == 0
+    done = klog(
+        "topics", "alter", topic, other, "--set", "retention.ms=7777", "--partitions", 2, "-o", "json"
+    )
+    assert done.code == 1
+    found = {each["topic"]: each for each in json.loads(done.out)}
+    assert "INVALID_PARTITIONS" in found[other]["error"]
+    assert found[topic]["result"] == "not changed, because another topic was refused"
+    assert (as_it_is(klog, topic), as_it_is(klog, other)) == ((1, None), (3, None))
+    assert klog("topics", "alter", topic).code == 2
+    refused = klog("topics", "alter", topic, "--set", "retention.ms=soon")
+    assert (refused.code, "retention.ms" in refused.err) == (1, True)

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 import confluent_kafka
 import pytest
 
+from tests.commands.asking import keeps_to_the_rule
 from tests.commands.clusters import STARTERS, WITH_TRANSACTIONS
 from tests.commands.running import Run
 from tests.waiting import eventually
@@ -189,11 +190,20 @@ def test_a_transaction_is_aborted_in_one_partition(klog: Run, cluster, topic, na
     assert producer.flush(60) == 0
     assert read(klog, topic, *COMMITTED) == []
     words = ("--topic", topic, "--partition", 0, "--start-offset", 0)
-    done = klog("transactions", "abort", *words, "--yes")
-    assert done.code == 0, done.err
-    assert f"{topic}-0: the transaction of producer" in done.err
+    dry = klog("transactions", "abort", *words, "--dry-run")
+    assert f"{topic}-0: the transaction of producer" in dry.err
+    # Brokers tell what a producer has open, and nothing after the abort.
+    described = ("transactions", "describe-producers", "--topic", topic, "--partition", 0, "-o", "json")
+    keeps_to_the_rule(klog, "transactions abort", [f"{topic}:0:0"], lambda: klog(*described).out)
     assert klog("produce", topic, "b").code == 0
     eventually(lambda: read(klog, topic, *COMMITTED) == ["b"])
+
+
+@pytest.mark.parametrize("text", ["t", "t:0", "t:0:", "t::1", ":0:1", "t:0:-1", "t:x:1"])
+def test_where_a_transaction_begins_is_a_partition_with_an_offset(klog: Run, text):
+    refused = klog("transactions", "abort", text)
+    assert (refused.code, f"'{text}' is not TOPIC:PARTITION:OFFSET" in refused.err) == (2, True)
+    assert klog("transactions", "abort", "t:0:1", "--partition", 0).code == 2
 
 
 def test_a_group_of_committed_readers_waits_for_the_end(klog: Run, cluster, topic, name):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -12,18 +12,20 @@ import typer
 from klog.commands.cluster.reassigning.app import app
 from klog.commands.cluster.reassigning.options import AssignmentFile, LogDirTimeout
 from klog.commands.kafka_tools.command_lines import AsKafka
+from klog.commands.shared.changing import ChangeOptions
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.interrupts import Interrupts
 from klog.commands.shared.messages import print_error, print_note, print_report
 from klog.commands.shared.option_sets import flag, optional
 from klog.commands.shared.terminal import confirmed, count_of
-from klog.formats.errors import UsageError
+from klog.formats.errors import KlogError, UsageError
 
 if TYPE_CHECKING:
     from klog.admin.reassign.execution import Execution, Limits
     from klog.admin.reassign.moves import Move
     from klog.admin.reassign.preparing import Prepared
     from klog.client.cluster import Cluster
+    from klog.formats.names import TopicPartition
 
 _THROTTLES: Final = "Throttles"
 _BATCHES: Final = "Batches"
@@ -83,18 +85,19 @@ class BatchOptions:
 def execute_reassignment(
     file: AssignmentFile,
     connection: ConnectionOptions,
+    change: ChangeOptions,
     throttling: ThrottleOptions,
     batching: BatchOptions,
     additional: bool = flag("Begin also if other reassignments are running."),
     log_dir_timeout_ms: LogDirTimeout = 10_000,
-    dry_run: bool = flag("Show what would move; change nothing."),
     yes: bool = flag("Begin without asking.", "--yes", "-y"),
     as_kafka: AsKafka = False,
 ) -> None:
     """Move partitions to the brokers and log directories that the file says, and wait until they are there.
 
     Shows first what will move. Asks on a terminal; elsewhere it needs --yes. The assignment to go back to is
-    printed on stdout. At the end, topics and brokers get back the throttles that they had.
+    printed on stdout; with -o json, rows of what was done and what was before. At the end, topics and brokers
+    get back the throttles that they had.
 
     After Ctrl-C what was begun goes on, at the same throttle. The same command continues; `verify` gives the
     throttles back when the moves are done, and `cancel` ends them.
@@ -120,7 +123,7 @@ def execute_reassignment(
     if not targets:
         return
     with connection.cluster() as cluster:
-        if as_kafka and batching == BatchOptions() and not dry_run:
+        if as_kafka and batching == BatchOptions() and not change.dry_run:
             reassign_partitions.execute(
                 cluster, targets, limits, additional=additional, log_dir_timeout_ms=log_dir_timeout_ms
             )
@@ -133,19 +136,60 @@ def execute_reassignment(
         if done:
             print_report(f"{count_of(done, 'partition')} already as wanted")
         if moves:
-            show_movement(cluster, moves, limits, all_of_them=dry_run)
-        if dry_run:
+            show_movement(cluster, moves, limits, all_of_them=change.dry_run)
+        if change.dry_run:
+            _show_rows(change, prepared, {move.partition: "would be moved" for move in moves})
             return
         if moves and not confirmed(f"Move {count_of(len(moves), 'partition')}?", yes=yes):
             raise typer.Exit(1)
-        if moves:
+        if moves and change.for_people:
             typer.echo(format_assignments(prepared.former))
-        _execute(cluster, prepared, limits, batching, log_dir_timeout_ms)
+        became = {move.partition: "not moved" for move in moves}
+        failure = None
+        try:
+            _execute(cluster, prepared, limits, batching, log_dir_timeout_ms, became)
+        except KlogError as error:
+            failure = error
+            raise
+        finally:
+            _show_rows(change, prepared, became, failure)
+
+
+def _show_rows(
+    change: ChangeOptions,
+    prepared: Prepared,
+    became: Mapping[TopicPartition, str],
+    failure: KlogError | None = None,
+) -> None:
+    """Tell programs what became of each partition of the file, and where it was before."""
+    if change.for_people:
+        return
+    change.show(
+        [
+            {
+                "topic": move.partition.topic,
+                "partition": move.partition.partition,
+                "replicas": list(move.target.replicas),
+                "logDirs": list(move.target.log_dirs),
+                "formerReplicas": list(former.replicas),
+                "formerLogDirs": list(former.log_dirs),
+                "result": (result := became.get(move.partition, "already there")),
+                "error": str(failure) if failure is not None and result == "not moved" else None,
+            }
+            for move, former in zip(prepared.moves, prepared.former, strict=True)
+        ]
+    )
 
 
 def _execute(
-    cluster: Cluster, prepared: Prepared, limits: Limits, batching: BatchOptions, timeout_ms: int
+    cluster: Cluster,
+    prepared: Prepared,
+    limits: Limits,
+    batching: BatchOptions,
+    timeout_ms: int,
+    became: dict[TopicPartition, str],
 ) -> None:
+    """Move what is not where it is to be; `became` says "moved" for each partition that is there."""
     from klog.admin.reassign.execution import Execution
     from klog.admin.reassign.moves import batches_of
     from klog.client.errors import ClientError
@@ -167,7 +211,9 @@ def _execute(
             lines.clear()
             with interrupts.shield():
                 execution.finish_batch(batch)
-            if missed := execution.not_reached(batch):
+            missed = execution.not_reached(batch)
+            became |= {move.partition: "moved" for move in batch if move.partition not in missed}
+            if missed:
                 raise ClientError(
                     f"{', '.join(map(str, missed))}: the move was ended by somebody else",
                     cure="the same command begins it again",
@@ -210,7 +256,6 @@ def _telling_what_goes_on(
 
 def _tell_what_goes_on(cluster: Cluster, execution: Execution, moves: Sequence[Move]) -> None:
     from klog.admin.reassign.progress import Meter
-    from klog.formats.errors import KlogError
 
     how = (
         "the same command continues; `klog reassign verify` gives the throttles back, `cancel` ends the moves"
