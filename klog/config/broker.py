@@ -25,6 +25,12 @@ KEYS_BY_NAME: Final[Mapping[str, ConfigKey]] = {
 
 # Other configs that Kafka's own authorizers, tiered storage and config providers read.
 _OF_PLUGINS: Final = ("allow.everyone.if.no.acl.found", "config.providers", "super.users")
+# Kafka takes it as a property of the JVM.
+JAAS_FILE: Final = "java.security.auth.login.config"
+# klog's own, of brokers or listeners (`klog.server.network.sasl`).
+SASL_USERS_FILE: Final = "klog.sasl.users.file"
+SASL_USERNAME: Final = "klog.sasl.username"
+SASL_PASSWORD: Final = "klog.sasl.password"  # noqa: S105 (a name)
 # klog's own: configs that may be set although klog does not enforce them (`broker_protection`).
 ALLOW_UNENFORCED: Final = "klog.allow.unenforced.configs"
 _PREFIXES_OF_PLUGINS: Final = ("authorizer.zookeeper.", "config.providers.", "rlmm.config.", "rsm.config.")
@@ -123,11 +129,22 @@ class BrokerConfig:
 
         Raises `ConfigError`.
         """
-        own = f"listener.name.{listener.lower()}.{name}"
-        for given in (self.per_broker, self.cluster, self.static):
-            if own in given:
-                return KEYS_BY_NAME[name].parse(given[own])
-        return None
+        own = self.own_text(f"listener.name.{listener.lower()}.{name}")
+        return None if own is None else KEYS_BY_NAME[name].parse(own)
+
+    def for_mechanism(self, listener: str, mechanism: str, name: str) -> Value:
+        """The effective value for a SASL mechanism of a listener, whose own config is
+        `listener.name.<listener>.<mechanism>.<name>`; else that of the listener.
+
+        Raises `ConfigError`.
+        """
+        own = self.own_text(f"listener.name.{listener.lower()}.{mechanism.lower()}.{name}")
+        return self.for_listener(listener, name) if own is None else KEYS_BY_NAME[name].parse(own)
+
+    def own_text(self, name: str) -> str | None:
+        """The text that was given under just this name, also one that Kafka does not know."""
+        given = (self.per_broker, self.cluster, self.static)
+        return next((each[name] for each in given if name in each), None)
 
     def changed(
         self, *, cluster: Mapping[str, str] | None = None, per_broker: Mapping[str, str] | None = None
@@ -149,7 +166,9 @@ def _known(name: str) -> bool:
     # A listener's own config may belong to a SASL mechanism: `plain.sasl.jaas.config`.
     if own in KEYS_BY_NAME or (prefix and own.partition(".")[2] in KEYS_BY_NAME):
         return True
-    return name in (*_OF_PLUGINS, ALLOW_UNENFORCED) or name.startswith(_PREFIXES_OF_PLUGINS)
+    if own in (SASL_USERS_FILE, SASL_USERNAME, SASL_PASSWORD):
+        return True
+    return name in (*_OF_PLUGINS, ALLOW_UNENFORCED, JAAS_FILE) or name.startswith(_PREFIXES_OF_PLUGINS)
 
 
 def _nearest(name: str) -> str | None:

@@ -153,6 +153,7 @@ SERVED: Final[Mapping[int, Api]] = MappingProxyType(
             _kio(ApiKey.SYNC_GROUP, 0, 5, 4),
             _kio(ApiKey.DESCRIBE_GROUPS, 0, 5, 5),
             _kio(ApiKey.LIST_GROUPS, 0, 5, 3),
+            _kio(ApiKey.SASL_HANDSHAKE, 0, 1, _NEVER),
             _kio(ApiKey.API_VERSIONS, 0, 4, 3),
             _kio(ApiKey.CREATE_TOPICS, 0, 7, 5, kio_from=2),
             _kio(ApiKey.DELETE_TOPICS, 0, 6, 4, kio_from=1),
@@ -168,6 +169,7 @@ SERVED: Final[Mapping[int, Api]] = MappingProxyType(
             _kio(ApiKey.ALTER_CONFIGS, 0, 2, 2),
             _kio(ApiKey.ALTER_REPLICA_LOG_DIRS, 0, 2, 2, kio_from=1),
             _kio(ApiKey.DESCRIBE_LOG_DIRS, 0, 4, 2, kio_from=1),
+            _kio(ApiKey.SASL_AUTHENTICATE, 0, 2, 2),
             _kio(ApiKey.CREATE_PARTITIONS, 0, 3, 2),
             _kio(ApiKey.DELETE_GROUPS, 0, 2, 2),
             _kio(ApiKey.ELECT_LEADERS, 0, 2, 2),
@@ -199,8 +201,6 @@ SPOKEN: Final[Mapping[int, Api]] = MappingProxyType(
         **{
             int(api.key): api
             for api in (
-                _kio(ApiKey.SASL_HANDSHAKE, 1, 1, _NEVER),
-                _kio(ApiKey.SASL_AUTHENTICATE, 0, 2, 2),
                 _kio(ApiKey.DESCRIBE_ACLS, 1, 3, 2),
                 _kio(ApiKey.CREATE_ACLS, 1, 3, 2),
                 _kio(ApiKey.DELETE_ACLS, 1, 3, 2),

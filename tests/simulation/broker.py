@@ -31,6 +31,7 @@ from klog.replication.quota import ReplicationQuota
 from klog.replication.replica_manager import ReplicaManager
 from klog.security.quotas.client_quotas import ClientQuotas
 from klog.server.counters.topic_stats import BrokerTopicStats
+from klog.server.handlers.cluster.api_versions import ApiVersionsHandler
 from klog.server.handlers.cluster.control import ControlHandler
 from klog.server.handlers.data.fetch_sessions import FetchSessions
 from klog.server.handlers.partition_lookup import PartitionLookup
@@ -205,7 +206,7 @@ class SimulatedBroker:
             timer_ms=self.clock_ms,
             hosted=lambda: (),
             broker_epoch=lambda: self.epoch,
-            features_epoch=lambda: 0,
+            api_versions=ApiVersionsHandler(lambda: 0),
             run_in_background=lambda request, work: work(request),
             create_in_background=lambda request, work: work(request),
         )

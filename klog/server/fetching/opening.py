@@ -19,7 +19,7 @@ from klog.server.counters.topic_stats import BrokerTopicStats
 from klog.server.fetching.fetcher_thread import FetcherThread
 from klog.server.fetching.manager import FetcherManager
 from klog.server.fetching.replication_throttles import replication_quota
-from klog.server.peers.broker_channel import Tls, channel_to, no_tls
+from klog.server.peers.broker_channel import BrokerAccess, channel_to, open_access
 from klog.storage.cleaner.log_cleaner import LogCleaner
 from klog.storage.log.log_manager import LogManager
 from klog.storage.log.log_map import parent_of
@@ -61,11 +61,11 @@ def open_fetchers(
     cleaner: LogCleaner,
     listener: str,
     clock_ms: Callable[[], int],
-    tls: Tls = no_tls,
+    access: BrokerAccess = open_access,
 ) -> FetcherManager:
     """The fetchers of a broker, which copy what it is told to follow from now on. To be stopped.
 
-    `listener` is the listener between brokers, `tls` gives the TLS context in force there. `clock_ms` is the
+    `listener` is the listener between brokers, `access` how to get into it. `clock_ms` is the
     wall clock.
     """
     config = live.broker()
@@ -88,7 +88,7 @@ def open_fetchers(
             listener,
             client_id=name,
             timeout_ms=config.number("replica.socket.timeout.ms"),
-            tls=tls,
+            access=access,
             keeps_buffer=True,
             receive_buffer_bytes=receive_buffer_bytes(config),
         )

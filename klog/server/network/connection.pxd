@@ -18,6 +18,7 @@ cdef class Connection:
     cdef public object pending
     cdef public object phase
     cdef public object principal
+    cdef public object session
     cdef public object socket
     cdef public object taken_bytes
     cdef public object throttle_ms

@@ -14,13 +14,14 @@ import time
 from typing import Final, Protocol
 
 from klog.protocol.file_slice import FileSlice
+from klog.security.authentication.steps import Authentication, Session
 from klog.security.principal import ANONYMOUS, KafkaPrincipal
 from klog.server.network.connection_traffic import ConnectionTraffic
 from klog.server.network.large_frame import LargeFrame
 from klog.server.network.memory_pool import MemoryPool
 from klog.server.network.outbound import Outbound
 from klog.server.network.page_cache import IsCached, is_cached
-from klog.server.network.phases import Authentication, Phase
+from klog.server.network.phases import Phase
 from klog.server.network.request import Request, Unsent
 from klog.server.network.settings import Listener
 
@@ -50,7 +51,8 @@ class Connection:
     """See the module.
 
     - `phase` says what the frames are; `authentication` takes them until it has named a principal.
-    - `principal` is who the client is: User:ANONYMOUS until it has authenticated.
+    - `principal` is who the client is: User:ANONYMOUS until it has authenticated. `session` is set if it must
+      authenticate again.
     - Nothing is read while a request is `in_flight` (its answer is outstanding), while the connection is
       `held` (it waits for memory, or for the server to open), and while it is `muted` until a deadline of its
       network thread.
@@ -80,6 +82,7 @@ class Connection:
         "pending",
         "phase",
         "principal",
+        "session",
         "socket",
         "taken_bytes",
         "throttle_ms",
@@ -113,6 +116,7 @@ class Connection:
         self.throttle_ms = 0
         self.taken_bytes = 0
         self.principal = ANONYMOUS
+        self.session: Session | None = None
         self.authentication: Authentication | None = None
         self.phase = Phase.TLS_HANDSHAKE
         if listener.tls is None:
@@ -134,9 +138,16 @@ class Connection:
             self.authentication = self.listener.authentication()
             self.phase = Phase.AUTHENTICATION
 
-    def open(self, principal: KafkaPrincipal) -> None:
-        """Enters the last phase: the client has authenticated."""
+    def authenticate_again(self, session: Session) -> None:
+        """Goes back to authentication, by the client's wish. `principal` stays."""
+        self.authentication = session.renew()
+        self.session = None
+        self.phase = Phase.AUTHENTICATION
+
+    def open(self, principal: KafkaPrincipal, session: Session | None = None) -> None:
+        """Enters the last phase: the client has authenticated, for the time of a session if there is one."""
         self.principal = principal
+        self.session = session
         self.authentication = None
         self.phase = Phase.OPEN
 

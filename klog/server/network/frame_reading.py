@@ -13,8 +13,10 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import Final
 
+from klog.protocol.apis import ApiKey
 from klog.protocol.errors import MalformedMessageError
 from klog.protocol.primitives import INT16, INT32
+from klog.security.authentication.steps import AuthenticationStep
 from klog.server.network.connection import Connection
 from klog.server.network.connection_registry import ConnectionRegistry
 from klog.server.network.dispatch import log_closing, run_on, serve_frame
@@ -34,6 +36,8 @@ READ_BYTES: Final = 64 * 1024
 _FLUSH_BYTES: Final = 256 * 1024
 # The size and the API key of a frame end here.
 _API_KEY_END: Final = INT32.size + INT16.size
+# Some texts hold names that the client has chosen.
+_LOGGED_CHARACTERS: Final = 300
 _NOTHING_TO_READ: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 # The first bytes of clients that speak no Kafka: the TLS record of a handshake (version 3.1 or 3.3), HTTP.
@@ -190,6 +194,8 @@ class FrameReader:
             if not (self._opening.is_open or self._serves_early(connection, position, size)):
                 break
             # A handler that reads several frames does not know how large one may be.
+            if connection.session is not None and not self._is_in_session(connection, position, size):
+                break
             is_allowed = size <= self._settings.request_max_bytes
             if is_allowed and self._memory is None and connection.phase is Phase.OPEN:
                 start, position = position, run_on(connection, self._run_frames, buffer, position, size)
@@ -284,22 +290,39 @@ class FrameReader:
             connection.closing = True
             return
         if step.failed:
-            self._fail_later(connection, step.answer)
+            self._fail_later(connection, step)
             return
         connection.outbound.add(step.answer)
         if step.principal is not None:
-            connection.open(step.principal)
+            connection.open(step.principal, step.session)
 
-    def _fail_later(self, connection: Connection, answer: bytes) -> None:
+    def _is_in_session(self, connection: Connection, position: int, size: int) -> bool:
+        """Whether the next request may be handled. One that comes after the session's end closes the
+        connection, unless it begins another authentication (KIP-368).
+        """
+        session = connection.session
+        if session is None:
+            return True
+        is_known = size - position >= _API_KEY_END
+        api_key = INT16.unpack_from(self._buffer, position + INT32.size)[0] if is_known else None
+        if api_key == ApiKey.SASL_HANDSHAKE and self.now_ms >= session.renewable_from_ms:
+            connection.authenticate_again(session)
+        elif self.now_ms > session.expires_ms and is_known:
+            _log.info("Closing %s: its session has expired, and it has not authenticated again", connection)
+            connection.closing = True
+            return False
+        return is_known
+
+    def _fail_later(self, connection: Connection, step: AuthenticationStep) -> None:
         """Sends the answer and closes the connection after the delay that slows down guessing."""
 
         def fail() -> None:
             if not connection.closed:
-                connection.outbound.add(answer)
+                connection.outbound.add(step.answer)
                 connection.closing = True
                 self._send(connection)
 
-        _log.info("Failed authentication with %s", connection)
+        _log.info("Failed authentication with %s (%s)", connection, step.why[:_LOGGED_CHARACTERS])
         connection.muted = True
         self._schedule(self._settings.failed_authentication_delay_ms, fail, connection)
 

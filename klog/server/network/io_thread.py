@@ -201,6 +201,9 @@ class IoThread:
         """Begins the next large frame; False if none follows at once."""
         if connection.listener.tls is not None or connection.network.draining:
             return False
+        if connection.session is not None:
+            # The network thread looks whether it has expired.
+            return False
         pending = connection.pending
         if len(pending) < INT32.size:
             if len(self._channel) or not _ready(connection, select.POLLIN, _NEXT_FRAME_MS):

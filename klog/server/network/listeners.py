@@ -1,8 +1,7 @@
 """Reads the listeners of a broker from its configs: the addresses that it binds and those that it advertises.
 
 Rules: `listeners`, `advertised.listeners`, `listener.security.protocol.map`, `inter.broker.listener.name`,
-`control.plane.listener.name` (Kafka documentation, "Broker Configs"; KIP-103, KIP-291). PLAINTEXT and SSL are
-served; with a SASL listener the broker does not start.
+`control.plane.listener.name` (Kafka documentation, "Broker Configs"; KIP-103, KIP-291).
 """
 
 from __future__ import annotations
@@ -10,18 +9,26 @@ from __future__ import annotations
 import ipaddress
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
+from klog.client.sasl import Login
 from klog.config.broker import BrokerConfig
 from klog.config.keys import ConfigError
+from klog.config.security_protocols import SECURITY_PROTOCOLS
 from klog.formats.errors import UsageError
 from klog.metadata.values import Endpoint
+from klog.security.authentication.steps import Authentication
 from klog.server.network import Listener
+from klog.server.network.sasl import SaslConfig, login_to_brokers, read_sasl
 from klog.server.network.tls import Tls, check_between_brokers, check_replacement, read_tls
 
 _URL: Final = re.compile(r"([A-Za-z0-9_]+)://(\[[^\]]*\]|[^:\[\]]*):(-?[0-9]+)")
-_SERVED: Final = ("PLAINTEXT", "SSL")
+_TLS: Final = ("SSL", "SASL_SSL")
+_SASL: Final = ("SASL_PLAINTEXT", "SASL_SSL")
+
+NewAuthentication = Callable[[str], Callable[[], Authentication]]
+"""Gives what makes the exchanges of a listener's connections: the same object for the same name."""
 
 
 class _Address(NamedTuple):
@@ -30,14 +37,26 @@ class _Address(NamedTuple):
     port: int
 
 
+def no_authentication(listener: str) -> Callable[[], Authentication]:
+    """For a broker without SASL listeners. Raises UsageError."""
+    raise UsageError(f"nothing can authenticate the clients of listener {listener}")
+
+
 class Listeners(NamedTuple):
-    """The listeners of a broker before they are bound."""
+    """The listeners of a broker before they are bound.
+
+    `tls` and `sasl` are those of the listeners that have them. `login` is with which this broker logs in at
+    the listener between brokers, if that is one with SASL.
+    """
 
     bound: tuple[Listener, ...]
     protocols: Mapping[str, str]
     advertised: tuple[_Address, ...]
     inter_broker: str
     tls: Mapping[str, Tls]
+    sasl: Mapping[str, SaslConfig]
+    login: Login | None
+    authentication: NewAuthentication
 
     def endpoints(self, ports: Mapping[str, int]) -> tuple[Endpoint, ...]:
         """The endpoints to register. Port 0 becomes the port that was bound (`ports` by listener name)."""
@@ -47,8 +66,12 @@ class Listeners(NamedTuple):
         )
 
 
-def read_listeners(config: BrokerConfig, present: Listeners | None = None) -> Listeners:
-    """The listeners in the configs. TLS that has not changed is taken from `present`.
+def read_listeners(
+    config: BrokerConfig,
+    present: Listeners | None = None,
+    authentication: NewAuthentication = no_authentication,
+) -> Listeners:
+    """The listeners in the configs. What has not changed is taken from `present`, `authentication` always.
 
     Raises `ConfigError`.
     """
@@ -70,21 +93,32 @@ def read_listeners(config: BrokerConfig, present: Listeners | None = None) -> Li
             f"{', '.join(sorted(unknown))}: only listeners can be advertised",
         )
     tls = {
-        name: read_tls(config, name, None if present is None else present.tls.get(name))
+        name: read_tls(
+            config, name, None if present is None else present.tls.get(name), sasl=protocols[name] in _SASL
+        )
         for name, _, _ in listening
-        if protocols[name] == "SSL"
+        if protocols[name] in _TLS
     }
     if inter_broker in tls:
         check_between_brokers(tls[inter_broker])
+    sasl = {name: read_sasl(config, name) for name, _, _ in listening if protocols[name] in _SASL}
+    login = login_to_brokers(config, inter_broker, sasl[inter_broker]) if inter_broker in sasl else None
+    authentication = authentication if present is None else present.authentication
     bound = tuple(
-        Listener(name, host, port, tls[name].context if name in tls else None)
+        Listener(
+            name,
+            host,
+            port,
+            tls[name].context if name in tls else None,
+            authentication(name) if name in sasl else None,
+        )
         for name, host, port in listening
     )
     reachable = tuple(
         address._replace(host=address.host if _reachable(address.host) else socket.getfqdn())
         for address in advertised
     )
-    return Listeners(bound, protocols, reachable, inter_broker, tls)
+    return Listeners(bound, protocols, reachable, inter_broker, tls, sasl, login, authentication)
 
 
 def check_listeners(old: Listeners, new: Listeners) -> None:
@@ -171,8 +205,10 @@ def _address(key: str, url: str, protocols: Mapping[str, str]) -> _Address:
     name, port = match[1].upper(), int(match[3])
     if name not in protocols:
         raise ConfigError(key, url, f"listener.security.protocol.map has no protocol for {name}")
-    if protocols[name] not in _SERVED:
-        raise ConfigError(key, url, f"{protocols[name]} listeners are not served", cure="PLAINTEXT or SSL")
+    if protocols[name] not in SECURITY_PROTOCOLS:
+        raise ConfigError(
+            key, url, f"{protocols[name]} is no security protocol", cure=", ".join(SECURITY_PROTOCOLS)
+        )
     if not 0 <= port <= 65535:
         raise ConfigError(key, url, "a port is 0 to 65535")
     return _Address(name, match[2].strip("[]"), port)

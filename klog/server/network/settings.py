@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from klog.security.authentication.steps import Authentication
 from klog.server.network.connection_traffic import DEFAULT_LIMITS, TrafficLimits
-from klog.server.network.phases import Authentication
 
 UNLIMITED = 2**31 - 1
 

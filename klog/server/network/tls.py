@@ -55,12 +55,15 @@ class Tls:
     to_brokers: ssl.SSLContext
 
 
-def read_tls(config: BrokerConfig, listener: str, present: Tls | None = None) -> Tls:
-    """TLS for a listener. If neither configs nor files have changed, it is `present` itself.
+def read_tls(config: BrokerConfig, listener: str, present: Tls | None = None, *, sasl: bool = False) -> Tls:
+    """TLS for a listener. If neither configs nor files have changed, it is `present` itself. With `sasl`
+    clients authenticate by SASL, and only the listener's own `ssl.client.auth` counts, as in Kafka.
 
     Raises `ConfigError`.
     """
     settings = _settings(config, listener)
+    if sasl and config.own_text(f"listener.name.{listener.lower()}.ssl.client.auth") is None:
+        settings = settings._replace(client_auth="none")
     try:
         stamp = _stamp(settings)
         if present is not None and present.settings == settings and present.stamp == stamp:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import secrets
-import ssl
 import time
 from collections.abc import Callable, Mapping, Set
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +25,9 @@ from klog.metadata.cluster import create_persistent_nodes, live_brokers
 from klog.metadata.configs import ConfigChangeNotifications
 from klog.metadata.store import SessionState
 from klog.metadata.values import BrokerRegistration
+from klog.protocol.primitives import Buffer
+from klog.security.authentication.exchange import ApiVersionsAnswer
+from klog.security.authentication.scram_configs import ScramConfigs
 from klog.security.quotas.client_quotas import ClientQuotas
 from klog.security.quotas.quota_configs import QuotaConfigs
 from klog.server.configs.live_config import LiveConfig
@@ -36,6 +38,7 @@ from klog.server.counters.topic_stats import BrokerTopicStats
 from klog.server.fetching.opening import open_fetchers
 from klog.server.fetching.replication_throttles import replication_quota
 from klog.server.handlers.answers import InBackground
+from klog.server.handlers.cluster.api_versions import ApiVersionsHandler
 from klog.server.handlers.cluster.describe_log_dirs import hosted_directories
 from klog.server.handlers.configs.config_changes import ConfigChanges
 from klog.server.handlers.data.fetch_sessions import FetchSessions
@@ -44,6 +47,8 @@ from klog.server.logs.log_events import LogEvents
 from klog.server.logs.topic_reads import load_topic_config, load_topic_configs
 from klog.server.logs.unowned_logs import report_unowned_logs
 from klog.server.network.listeners import Listeners, read_listeners
+from klog.server.network.sasl import SaslConfig
+from klog.server.peers.broker_channel import Access
 from klog.server.peers.controller_times import ControllerTimes
 from klog.server.peers.registration import Registration
 from klog.server.startup.broker_state import BrokerState
@@ -55,11 +60,12 @@ from klog.server.startup.first_metadata import await_first_metadata
 from klog.server.startup.identity import require_own_endpoints, resolve_identity
 from klog.server.startup.isr_opening import open_isr_changes, open_to_controller
 from klog.server.startup.log_dir_moves_opening import open_log_dir_moves
+from klog.server.startup.logins import Logins
 from klog.server.startup.network_opening import open_network
 from klog.server.startup.purgatories import new_purgatories
 from klog.server.startup.reconfiguration import Reconfiguration
 from klog.server.startup.replicas_opening import open_appends, open_replicas
-from klog.server.startup.routes import HandlerServices
+from klog.server.startup.routes import HandlerServices, hidden_apis
 from klog.server.startup.settings import log_directories, network_settings, quota_windows
 from klog.server.startup.stores import open_store
 from klog.server.startup.unenforced_metadata import report_unenforced_metadata
@@ -106,7 +112,8 @@ class Broker:
         self._log_events = LogEvents(on_loaded, on_fatal)
         self._is_stopping = is_stopping
         check_together(config)
-        self._listeners = read_listeners(config)
+        self._logins = Logins(self._sasl_of, self._answer_api_versions, clock_ms, monotonic_ms)
+        self._listeners = read_listeners(config, authentication=self._logins.of_listener)
         self._directories = log_directories(config)
         self._reconfiguration: Reconfiguration | None = None
         self._serving = False
@@ -145,7 +152,7 @@ class Broker:
         require_own_endpoints(own, registered)
         listener = self._listeners.inter_broker
         protocol = self._static.text("inter.broker.protocol.version") or ""
-        require_fit(own, listener, protocol, registered, protocol_reader(listener, self._tls_to_brokers))
+        require_fit(own, listener, protocol, registered, protocol_reader(listener, self._access_to_brokers))
         self._registration.register(self._is_stopping, self._static.number("zookeeper.session.timeout.ms"))
         self._notes = ConfigChangeNotifications(self.store, self._config_changed, self._clock_ms)
         self._notes.follow()
@@ -248,6 +255,8 @@ class Broker:
         self.client_quotas = ClientQuotas(*quota_windows(self._static))
         self._quota_configs = QuotaConfigs(self.store, self.client_quotas)
         self._quota_configs.load()
+        self._scram_configs = ScramConfigs(self.store, self._logins.credentials)
+        self._scram_configs.load()
         self.logs.settings = ManagerSettings.of(self.live.broker(), tuple(self._directories))
         load_topic_configs(self.store, self.live.set_topic)
         self.logs.load()
@@ -263,7 +272,7 @@ class Broker:
     def _open_replicas(self, closing: ExitStack) -> None:
         broker_id = self.identity.broker_id
         self.to_controller = open_to_controller(
-            self._static, self.cache, broker_id, self._listeners.inter_broker, self._tls_to_brokers
+            self._static, self.cache, broker_id, self._listeners.inter_broker, self._access_to_brokers
         )
         closing.callback(self.to_controller.stop)
         self.purgatories = new_purgatories(self._static, monotonic_ms)
@@ -303,7 +312,7 @@ class Broker:
             self.cleaner,
             self._listeners.inter_broker,
             self._clock_ms,
-            self._tls_to_brokers,
+            self._access_to_brokers,
         )
         closing.callback(self.fetchers.stop)
         self.log_dir_moves = open_log_dir_moves(
@@ -333,7 +342,7 @@ class Broker:
             self.appends,
             self.groups,
             self.purgatories.timer.timer,
-            broker_connections(self._static, self.cache, broker_id, listener, self._tls_to_brokers),
+            broker_connections(self._static, self.cache, broker_id, listener, self._access_to_brokers),
             coordinates=not self._is_read_only,
         )
         closing.callback(self.transactions.stop)
@@ -347,12 +356,15 @@ class Broker:
             self._register_again,
             self._clock_ms,
             self.controller_times,
-            self._tls_to_brokers,
+            self._access_to_brokers,
         )
         closing.callback(self.controller.stop, _RESIGNATION_TIMEOUT_MS)
 
     def _open_network(self, closing: ExitStack) -> None:
         config, is_read_only = self.live.broker(), self._is_read_only
+        self.api_versions = ApiVersionsHandler(
+            lambda: self._features.value, hidden_apis(config, self.groups.settings)
+        )
         self.network, settings = open_network(
             self._handler_services, self._topic_creation, config, self._listeners, closing, is_read_only
         )
@@ -392,7 +404,7 @@ class Broker:
             timer_ms=monotonic_ms,
             hosted=lambda: hosted_directories(self.logs, self._directories),
             broker_epoch=lambda: self.broker_epoch,
-            features_epoch=lambda: self._features.value,
+            api_versions=self.api_versions,
             run_in_background=answers,
             create_in_background=topic_creation,
         )
@@ -403,9 +415,16 @@ class Broker:
     def _present_listeners(self) -> Listeners:
         return self._listeners if self._reconfiguration is None else self._reconfiguration.listeners
 
-    def _tls_to_brokers(self) -> ssl.SSLContext | None:
-        tls = self._present_listeners.tls.get(self._listeners.inter_broker)
-        return None if tls is None else tls.to_brokers
+    def _access_to_brokers(self) -> Access:
+        listeners = self._present_listeners
+        tls = listeners.tls.get(listeners.inter_broker)
+        return Access(None if tls is None else tls.to_brokers, listeners.login)
+
+    def _sasl_of(self, listener: str) -> SaslConfig:
+        return self._present_listeners.sasl[listener]
+
+    def _answer_api_versions(self, version: int, body: Buffer) -> ApiVersionsAnswer:
+        return self.api_versions.answer(version, body)
 
     def registration(self) -> BrokerRegistration:
         """What this broker registers in the metadata store."""
@@ -427,6 +446,7 @@ class Broker:
         if state is SessionState.CONNECTED and self._serving:
             self._changes.load()
             self._quota_configs.load()
+            self._scram_configs.load()
             self._notes.follow()
             self._features.follow()
 
@@ -436,6 +456,7 @@ class Broker:
         """A note in the tree names an entity whose config has changed."""
         self._changes.on_change(entity_path)
         self._quota_configs.on_change(entity_path)
+        self._scram_configs.on_change(entity_path)
 
     def _check_config(self, config: BrokerConfig) -> None:
         """Raises `UsageError` if the broker could not work with these configs."""
@@ -449,7 +470,7 @@ class Broker:
             self.fetchers.resize(config.number("num.replica.fetchers"))
             return
         require_enforced(config)
-        listeners = read_listeners(config)
+        listeners = read_listeners(config, self._listeners)
         network_settings(config, listeners)
         self._listeners = listeners
         self.live.set_broker(config)

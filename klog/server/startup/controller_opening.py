@@ -10,7 +10,7 @@ from klog.controller.events import ResponseReceived
 from klog.controller.runner import Controller
 from klog.metadata.store import MetadataStore
 from klog.metadata.values import BrokerRegistration
-from klog.server.peers.broker_channel import ControlChannel, Tls
+from klog.server.peers.broker_channel import BrokerAccess, ControlChannel
 from klog.server.peers.broker_channels import BrokerChannels
 from klog.server.peers.controller_times import ControllerTimes
 from klog.server.startup.settings import controller_settings
@@ -24,18 +24,18 @@ def open_controller(
     reregister: Callable[[], None],
     clock_ms: Callable[[], int],
     times: ControllerTimes,
-    tls: Tls,
+    access: BrokerAccess,
 ) -> Controller:
     """The controller of a broker, not started.
 
-    `config` gives the present configs. `inter_broker` is the listener between brokers, and `tls` gives the
+    `config` gives the present configs. `inter_broker` is the listener between brokers, and `access` how to
     TLS context in force there.
     """
     timeout_ms = config().number("controller.socket.timeout.ms")
 
     def connect(broker: BrokerRegistration) -> ControlChannel:
         name = f"klog-controller-{broker_id}"
-        return ControlChannel(broker, inter_broker, client_id=name, timeout_ms=timeout_ms, tls=tls)
+        return ControlChannel(broker, inter_broker, client_id=name, timeout_ms=timeout_ms, access=access)
 
     def answered(event: ResponseReceived) -> None:
         controller.put(event)

@@ -11,7 +11,7 @@ from klog.config.broker import BrokerConfig
 from klog.metadata.cache import MetadataCache
 from klog.metadata.values import BrokerRegistration
 from klog.replication.replica_manager import ReplicaManager
-from klog.server.peers.broker_channel import Tls, channel_to
+from klog.server.peers.broker_channel import BrokerAccess, channel_to
 from klog.server.peers.controller_channel import ToController
 from klog.server.peers.isr_sending import IsrSending, via_controller
 from klog.storage.log.scheduler import monotonic_ms
@@ -20,18 +20,18 @@ _SHORTEST_CHECK_MS: Final = 10
 
 
 def open_to_controller(
-    config: BrokerConfig, cache: MetadataCache, broker_id: int, listener: str, tls: Tls
+    config: BrokerConfig, cache: MetadataCache, broker_id: int, listener: str, access: BrokerAccess
 ) -> ToController:
     """The channel to the controller, started; to be stopped.
 
-    `listener` is the listener between brokers, and `tls` gives the TLS context in force there.
+    `listener` is the listener between brokers, and `access` how to get into it.
     """
     timeout_ms = config.number("request.timeout.ms")
     name = f"klog-to-controller-{broker_id}"
 
     def connect(controller: BrokerRegistration) -> ReconnectingConnection:
         return ReconnectingConnection(
-            lambda: channel_to(controller, listener, client_id=name, timeout_ms=timeout_ms, tls=tls)
+            lambda: channel_to(controller, listener, client_id=name, timeout_ms=timeout_ms, access=access)
         )
 
     channel = ToController(lambda: cache.snapshot, connect, monotonic_ms)

@@ -10,7 +10,7 @@ from klog.config.group import may_have_group_configs
 from klog.controller.runner import Controller
 from klog.coordinator.groups.commit_runs import GroupCommits
 from klog.coordinator.groups.consumer_requests import ConsumerGroupRequests
-from klog.coordinator.groups.coordinator import GroupCoordinator
+from klog.coordinator.groups.coordinator import GroupCoordinator, GroupSettings
 from klog.coordinator.groups.requests import GroupRequests
 from klog.coordinator.groups.transactional_offsets import TransactionalCommits
 from klog.metadata.cache import MetadataCache
@@ -59,6 +59,7 @@ from klog.server.handlers.groups.offsets import OFFSETS_IN_GROUPS_FROM, OffsetsH
 from klog.server.handlers.groups.transactional_offsets import TransactionalOffsetsHandler
 from klog.server.handlers.groups.tree_offsets import TreeOffsets
 from klog.server.handlers.partition_lookup import PartitionLookup
+from klog.server.handlers.security import sasl
 from klog.server.handlers.topics.auto_creation import AutoTopicCreation
 from klog.server.handlers.topics.create_partitions import CreatePartitionsHandler
 from klog.server.handlers.topics.create_topics import CreateTopicsHandler
@@ -82,7 +83,7 @@ class HandlerServices:
     """What the handlers use of the broker.
 
     `check_config` raises `UsageError` for configs that the broker could not go on with; `hosted` lists the
-    log directories, `broker_epoch` and `features_epoch` are the present ones, `run_in_background`
+    log directories, `broker_epoch` is the present one, `run_in_background`
     runs what a network thread must not wait for, `create_in_background` what may wait for the metadata store.
     `clock_ms` is the wall clock, by which records are stamped,
     `timer_ms` the one of what waits, `clock_ns` the one that measures how long requests take.
@@ -110,7 +111,7 @@ class HandlerServices:
     timer_ms: Callable[[], int]
     hosted: Callable[[], Iterable[HostedDirectory]]
     broker_epoch: Callable[[], int]
-    features_epoch: Callable[[], int]
+    api_versions: ApiVersionsHandler
     run_in_background: InBackground
     create_in_background: InBackground
 
@@ -127,15 +128,16 @@ def routes(parts: HandlerServices) -> Mapping[int, Route]:
         **_topic_routes(parts, creator, creation),
         **_config_routes(parts),
         **_control_routes(parts),
+        **_security_routes(),
     }
 
 
-def _hidden(parts: HandlerServices) -> Collection[int]:
+def hidden_apis(config: BrokerConfig, groups: GroupSettings) -> Collection[int]:
     """The APIs that are not announced."""
     hidden: set[int] = set()
-    if not parts.groups.settings.accepts_consumer_protocol:
+    if not groups.accepts_consumer_protocol:
         hidden |= consumer_groups.APIS
-    if not may_have_group_configs(parts.config()):
+    if not may_have_group_configs(config):
         hidden.add(ApiKey.LIST_CONFIG_RESOURCES)
     return hidden
 
@@ -186,9 +188,8 @@ def _data_routes(parts: HandlerServices) -> dict[int, Route]:
         selector,
         parts.leader_quota,
     )
-    api_versions = ApiVersionsHandler(parts.features_epoch, _hidden(parts))
     return {
-        ApiKey.API_VERSIONS: Route(api_versions.handle, may_block=False),
+        ApiKey.API_VERSIONS: Route(parts.api_versions.handle, may_block=False),
         ApiKey.PRODUCE: Route(
             produce.handle, may_block=False, failed=produce.failed, run=produce_runs.handle
         ),
@@ -308,6 +309,13 @@ def _config_routes(parts: HandlerServices) -> dict[int, Route]:
         ApiKey.DESCRIBE_CLIENT_QUOTAS: Route(client_quotas.describe),
         ApiKey.ALTER_CLIENT_QUOTAS: Route(client_quotas.alter),
         ApiKey.LIST_CONFIG_RESOURCES: Route(ListConfigResourcesHandler(parts.store, parts.cache).handle),
+    }
+
+
+def _security_routes() -> dict[int, Route]:
+    return {
+        ApiKey.SASL_HANDSHAKE: Route(sasl.shake_hands, may_block=False),
+        ApiKey.SASL_AUTHENTICATE: Route(sasl.authenticate, may_block=False),
     }
 
 

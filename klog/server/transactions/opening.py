@@ -15,7 +15,7 @@ from klog.metadata.store import MetadataStore
 from klog.metadata.topics import read_topics
 from klog.protocol.channel import Channel
 from klog.protocol.errors import ConnectFailedError
-from klog.server.peers.broker_channel import Tls, channel_to, no_tls
+from klog.server.peers.broker_channel import BrokerAccess, channel_to, open_access
 from klog.server.transactions.broker_threads import Connect
 from klog.server.transactions.marker_sending import MarkerSending, Write
 from klog.server.transactions.verifying import Verify, Verifying
@@ -23,11 +23,15 @@ from klog.storage.log.scheduler import monotonic_ms
 
 
 def broker_connections(
-    config: BrokerConfig, cache: MetadataCache, broker_id: int, listener: str, tls: Tls = no_tls
+    config: BrokerConfig,
+    cache: MetadataCache,
+    broker_id: int,
+    listener: str,
+    access: BrokerAccess = open_access,
 ) -> Connect:
     """Makes connections to brokers by id, at the address that the metadata cache has when they are opened.
 
-    `listener` is the listener between brokers, `tls` gives the TLS context in force there.
+    `listener` is the listener between brokers, `access` how to get into it.
     """
     timeout_ms = config.number("request.timeout.ms")
 
@@ -41,7 +45,7 @@ def broker_connections(
                 listener,
                 client_id=f"klog-transactions-{broker_id}",
                 timeout_ms=timeout_ms,
-                tls=tls,
+                access=access,
             )
 
         return ReconnectingConnection(new_channel)

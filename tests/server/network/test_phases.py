@@ -6,13 +6,13 @@ import logging
 import socket
 import ssl
 import struct
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
 import pytest
 
+from klog.security.authentication.steps import AuthenticationStep, Session
 from klog.security.principal import ANONYMOUS, KafkaPrincipal
 from klog.server.network import Listener, NetworkSettings
-from klog.server.network.phases import AuthenticationStep
 from tests.server.network.servers import (
     TIMEOUT_S,
     TLS_FILES,
@@ -204,3 +204,97 @@ def test_after_tls_a_connection_authenticates_and_its_principal_replaces_the_cer
         assert (received(client), received(client)) == (b"name?", b"")
         assert client.receive() == (7, b"x")
     assert handler.principals == [ALICE]
+
+
+class Expiring(Passwords):
+    """As `Passwords`, for sessions of 1000 ms of `clock` that may be renewed after 100 ms."""
+
+    clock = Clock()
+
+    def take_frame(self, frame: bytearray) -> AuthenticationStep:
+        step = super().take_frame(frame)
+        if step.principal is None:
+            return step
+        now_ms = self.clock()
+        return step._replace(session=Session(now_ms + 1000, now_ms + 100, Renewed))
+
+
+class Renewed(Expiring):
+    """The first frame is the request that begins it."""
+
+    def take_frame(self, frame: bytearray) -> AuthenticationStep:
+        if frame[:2] == SASL_HANDSHAKE:
+            return AuthenticationStep(framed(b"again"))
+        return super().take_frame(frame)
+
+
+SASL_HANDSHAKE = struct.pack(">h", 17)
+HANDSHAKE = SASL_HANDSHAKE + struct.pack(">hih", 1, 8, -1) + b"\0\5PLAIN"
+
+
+@contextmanager
+def in_session(clock: Clock):
+    Expiring.clock = clock
+    listener = Listener("TEST", "127.0.0.1", 0, None, Expiring)
+    with running(Asking(), listener=listener, clock_ms=clock) as server, Client(server) as client:
+        client.send(framed(b"alice") + framed(b"right"))
+        assert (received(client), received(client)) == (b"name?", b"")
+        assert client.ask(b"x") == b"x"
+        yield client
+
+
+def test_the_first_request_after_a_session_closes_the_connection(caplog):
+    caplog.set_level(logging.INFO, "klog.server")
+    clock = Clock()
+    with in_session(clock) as client:
+        clock.now_ms = 1000
+        assert client.ask(b"x") == b"x"
+        clock.now_ms = 1001
+        client.send(frame(b"x"))
+        assert client.is_closed()
+    assert "its session has expired" in caplog.text
+
+
+def test_a_session_is_renewed_on_the_open_connection_even_after_its_end():
+    clock = Clock()
+    with in_session(clock) as client:
+        for clock.now_ms in (900, 5_000):
+            client.send(framed(HANDSHAKE))
+            assert received(client) == b"again"
+            client.send(framed(b"alice") + framed(b"right") + frame(b"x", 7))
+            assert (received(client), received(client)) == (b"name?", b"")
+            assert client.receive() == (7, b"x")
+        clock.now_ms = 6_001
+        client.send(frame(b"x"))
+        assert client.is_closed()
+
+
+def test_a_renewal_that_comes_too_early_is_an_ordinary_request():
+    clock = Clock()
+    with in_session(clock) as client:
+        clock.now_ms = 99
+        client.send(framed(HANDSHAKE))
+        assert client.receive()[0] == 8
+        assert client.ask(b"x") == b"x"
+
+
+def test_a_renewal_with_a_wrong_password_ends_the_connection(caplog):
+    caplog.set_level(logging.INFO, "klog.server")
+    clock = Clock()
+    with in_session(clock) as client:
+        clock.now_ms = 500
+        client.send(framed(HANDSHAKE) + framed(b"alice") + framed(b"guess"))
+        assert (received(client), received(client)) == (b"again", b"name?")
+        eventually(lambda: "Failed authentication with" in caplog.text)
+        clock.now_ms = 700
+        assert received(client) == b"wrong"
+        assert client.is_closed()
+
+
+def test_large_requests_in_a_row_end_with_the_session():
+    clock = Clock()
+    with in_session(clock) as client:
+        assert client.ask(bytes(200_000)) == bytes(200_000)
+        clock.now_ms = 1001
+        client.send(frame(bytes(200_000)))
+        assert client.is_closed()

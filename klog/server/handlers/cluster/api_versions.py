@@ -18,6 +18,8 @@ from klog.protocol.api_versions import (
 )
 from klog.protocol.apis import SERVED, ApiKey
 from klog.protocol.error_codes import ErrorCode
+from klog.protocol.primitives import Buffer
+from klog.security.authentication.exchange import ApiVersionsAnswer
 from klog.server.network.request import Request
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -35,10 +37,16 @@ class ApiVersionsHandler:
 
     def handle(self, request: Request) -> None:
         """Answer at once."""
-        version = request.api_version
-        body = encode_api_versions_response(version, self._features_epoch(), self._hidden)
-        if version >= FLEXIBLE_FROM and SERVED[ApiKey.API_VERSIONS].has(version):
-            software = decode_api_versions_request(version, request.body)
+        request.respond([self.answer(request.api_version, request.body).body])
+
+    def answer(self, version: int, body: Buffer) -> ApiVersionsAnswer:
+        """The answer to any version, also before authentication. Raises MalformedMessageError."""
+        if not SERVED[ApiKey.API_VERSIONS].has(version):
+            return ApiVersionsAnswer(encode_api_versions_response(version), accepted=False)
+        if version >= FLEXIBLE_FROM:
+            software = decode_api_versions_request(version, body)
             if not (_SOFTWARE.fullmatch(software.name) and _SOFTWARE.fullmatch(software.version)):
-                body = encode_api_versions_refusal(version, ErrorCode.INVALID_REQUEST)
-        request.respond([body])
+                refusal = encode_api_versions_refusal(version, ErrorCode.INVALID_REQUEST)
+                return ApiVersionsAnswer(refusal, accepted=False)
+        answer = encode_api_versions_response(version, self._features_epoch(), self._hidden)
+        return ApiVersionsAnswer(answer, accepted=True)

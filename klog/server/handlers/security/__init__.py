@@ -1,0 +1,1 @@
+"""Requests about who a client is: SASL after the login, SCRAM credentials of users."""

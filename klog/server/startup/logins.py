@@ -1,0 +1,78 @@
+"""Makes the SASL exchanges of a broker's connections, and its own logins at other brokers."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+from klog.protocol.primitives import Buffer
+from klog.security.authentication.exchange import (
+    ApiVersionsAnswer,
+    ExchangeSettings,
+    MechanismSettings,
+    SaslExchange,
+)
+from klog.security.authentication.plain import PLAIN, Plain
+from klog.security.authentication.scram import Scram
+from klog.security.authentication.scram_credentials import ScramCredentials
+from klog.security.authentication.steps import Authentication, Mechanism
+from klog.server.network.sasl import MechanismConfig, SaslConfig
+
+_NONCE_BITS: Final = 130  # as many as Kafka's
+_DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+
+def new_nonce() -> str:
+    """A random text of digits and letters."""
+    number, digits = secrets.randbits(_NONCE_BITS), []
+    while number:
+        number, digit = divmod(number, len(_DIGITS))
+        digits.append(_DIGITS[digit])
+    return "".join(digits)
+
+
+@dataclass(eq=False, slots=True)
+class Logins:
+    """Who may log in at the SASL listeners of a broker.
+
+    `present` gives the SASL configs of a listener, as they are when a client begins its login.
+    """
+
+    present: Callable[[str], SaslConfig]
+    api_versions: Callable[[int, Buffer], ApiVersionsAnswer]
+    clock_ms: Callable[[], int]
+    timer_ms: Callable[[], int]
+    credentials: ScramCredentials = field(default_factory=ScramCredentials)
+    _settings: dict[str, tuple[SaslConfig, ExchangeSettings]] = field(default_factory=dict)
+    _factories: dict[str, Callable[[], Authentication]] = field(default_factory=dict)
+
+    def of_listener(self, listener: str) -> Callable[[], Authentication]:
+        """What makes the exchanges of a listener: the same object whenever it is asked for."""
+        return self._factories.setdefault(
+            listener, partial(SaslExchange, partial(self._exchange_settings, listener))
+        )
+
+    def _exchange_settings(self, listener: str) -> ExchangeSettings:
+        config = self.present(listener)
+        made = self._settings.get(listener)
+        if made is None or made[0] is not config:
+            made = config, self._made(config)
+            self._settings[listener] = made
+        return made[1]
+
+    def _made(self, config: SaslConfig) -> ExchangeSettings:
+        mechanisms: Mapping[str, MechanismSettings] = {
+            name: MechanismSettings(self._begin(each), each.max_reauth_ms)
+            for name, each in config.mechanisms.items()
+        }
+        return ExchangeSettings(
+            mechanisms, config.max_receive_bytes, self.api_versions, self.clock_ms, self.timer_ms
+        )
+
+    def _begin(self, config: MechanismConfig) -> Callable[[], Mechanism]:
+        if config.name == PLAIN:
+            return lambda: Plain(config.passwords)
+        return lambda: Scram(config.name, partial(self.credentials.find, config.name), new_nonce)
