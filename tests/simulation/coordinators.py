@@ -222,6 +222,9 @@ class Coordinators:
         if self._transaction_coordinator.is_loading or self.group_coordinator.is_loading:
             return f"b{self._broker.broker_id} is loading coordinators' partitions"
         for owner in self._transaction_coordinator.owned():
+            key = TopicPartition(TRANSACTION_STATE, owner.number)
+            if self._broker.world.is_stray(key, self._broker.broker_id):
+                continue  # another broker coordinates its transactions
             for each in owner.transactions.values():
                 if each.pending is not None or not each.is_expired(_FOREVER_MS * 2, 0):
                     return f"b{self._broker.broker_id}: {each.described()} is not complete"

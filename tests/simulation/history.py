@@ -60,6 +60,9 @@ class Committed:
     is_committed: IsCommitted = lambda _record_id: True
     # The offsets of the records of each key, in their order.
     _of_key: dict[object, list[int]] = field(default_factory=dict)
+    # Offsets whose key had a later record that was committed and is lost: a replica may have been cleaned
+    # before that.
+    _replaced: set[int] = field(default_factory=set)
 
     @property
     def end(self) -> int:
@@ -74,6 +77,7 @@ class Committed:
         self.excused_epoch = NO_EPOCH
         self.start, self.records = offset, []
         self._of_key.clear()
+        self._replaced.clear()
         self.acknowledged.clear()
 
     def commit(self, records: Iterable[RecordId]) -> None:
@@ -92,7 +96,10 @@ class Committed:
         """What was committed from this offset on is lost, by Kafka's rules."""
         del self.records[max(offset - self.start, 0) :]
         for offsets in self._of_key.values():
-            offsets[:] = [each for each in offsets if each < offset]
+            kept = [each for each in offsets if each < offset]
+            if len(kept) < len(offsets):
+                self._replaced.update(kept)
+            offsets[:] = kept
         for each in [each for each in self.acknowledged if each >= offset]:
             del self.acknowledged[each]
 
@@ -137,6 +144,8 @@ class Committed:
         key = key_of(record_id)
         if key is None:
             return isinstance(record_id, tuple)
+        if offset in self._replaced:
+            return True
         return any(self._counts(each) for each in self._of_key.get(key, ()) if each > offset)
 
     def _counts(self, offset: int) -> bool:

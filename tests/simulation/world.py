@@ -249,6 +249,10 @@ class World:
             each >= removed_ms - _REMOVAL_MS for each in (*self.started_ms[broker_id], *self.elected_ms)
         )
 
+    def is_stray(self, key: TopicPartition, broker_id: int) -> bool:
+        """Whether a broker may have kept a replica, and is not to have one."""
+        return broker_id not in self._assigned.get(key, ()) and self.may_stray(key, broker_id)
+
     def note_controller(self, broker: SimulatedBroker) -> None:
         """At most one broker is controller in an epoch."""
         active = broker.core.active
