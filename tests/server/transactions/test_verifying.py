@@ -8,12 +8,13 @@ import pytest
 
 from klog.coordinator.transactions.values import Producer, VerifyErrors
 from klog.drivers.marker_queues import UNKNOWN
+from klog.drivers.verification import Question, VerificationQueue
 from klog.protocol.apis import ApiKey
 from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.errors import UnsupportedApiError
 from klog.protocol.messages import build, response_class
-from klog.server.transactions.verifying import Question, VerificationQueue, Verifying
+from klog.server.transactions.verifying import Verifying
 from tests.entity_structs import response_struct
 from tests.server.transactions.fake_brokers import FakeBroker, connecting
 from tests.server.transactions.markers import A0, A1, B0
