@@ -209,6 +209,7 @@ class SimulatedBroker:
             api_versions=ApiVersionsHandler(lambda: 0),
             run_in_background=lambda request, work: work(request),
             create_in_background=lambda request, work: work(request),
+            member_id=lambda prefix: f"{prefix}-{self.random.getrandbits(64):016x}",
         )
 
     @property

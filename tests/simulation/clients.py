@@ -12,7 +12,7 @@ from klog.protocol.error_codes import ErrorCode
 from klog.protocol.fetch_request import FetchPartition, FetchRequest, FetchTopic, encode_fetch_request
 from klog.protocol.fetch_response import AbortedTransactions, decode_fetch_response
 from klog.replication.partition import ALL_IN_SYNC
-from tests.simulation.coordinators import INTERNAL
+from tests.simulation.coordinators import INPUT, INTERNAL
 from tests.simulation.frames import answers_in, frame_of
 from tests.simulation.group_clients import ConsumerGroup
 from tests.simulation.log_content import Batch, batch_of, batches_in, is_taken
@@ -86,14 +86,14 @@ class Clients:
         return self._producer_ids
 
     def partitions(self) -> list[TopicPartition]:
-        """The partitions of applications' topics that some broker knows."""
+        """The partitions to which applications write, as some broker knows them."""
         cache = self._cache()
         if cache is None:
             return []
         return [
             TopicPartition(topic, each)
             for topic, found in cache.topics.items()
-            if topic not in INTERNAL
+            if topic not in INTERNAL and topic != INPUT
             for each in found
         ]
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from klog.coordinator.groups.classic.rebalance import GroupLimits
 from klog.coordinator.groups.coordinator import CONSUMER_OFFSETS, GroupCoordinator, GroupSettings
-from klog.coordinator.groups.requests import GroupRequests
 from klog.coordinator.groups.services import GroupServices
-from klog.coordinator.groups.transactional_offsets import TransactionalCommits
 from klog.coordinator.groups.values import Now
 from klog.coordinator.groups.writing import Writer
 from klog.coordinator.transactions.coordinator import (
@@ -22,12 +20,12 @@ from klog.coordinator.transactions.coordinator import (
 from klog.coordinator.transactions.end_waits import WAIT_MS, EndWaits
 from klog.coordinator.transactions.requests import TransactionRequests
 from klog.coordinator.transactions.transaction_partition import TransactionServices
-from klog.coordinator.transactions.values import Producer, VerifyErrors
-from klog.drivers.marker_queues import UNKNOWN
+from klog.drivers.verification import Answers, Questions, VerificationDriver
 from klog.formats import compression
 from klog.formats.names import TopicPartition
 from klog.metadata.producer_ids import ProducerIds
-from klog.protocol.error_codes import ErrorCode
+from klog.protocol.apis import ApiKey
+from klog.protocol.messages import decode_response, encode_request
 from klog.replication.internal_append import InternalAppends
 from klog.server.coordinators import groups as group_wiring
 from klog.server.coordinators import transaction_coordinator as transaction_wiring
@@ -37,7 +35,9 @@ from klog.server.transactions.marker_writing import MarkerWriting
 from klog.server.transactions.opening import coordinator_lookup
 from klog.server.transactions.producer_id_blocks import from_controller
 from klog.server.transactions.verification import Verification
-from klog.server.transactions.verifying import OnVerified, Question, errors_of
+from klog.server.transactions.verifying import AskingCoordinators, answers_in, request_of
+from tests.simulation.driver_loop import DriverLoop, Reply
+from tests.simulation.frames import ask_frame, highest_version
 from tests.simulation.marker_loop import MarkerLoop
 from tests.simulation.network import REQUEST_TIMEOUT_MS
 from tests.simulation.scheduler import US_PER_MS
@@ -46,6 +46,9 @@ if TYPE_CHECKING:
     from tests.simulation.broker import SimulatedBroker
 
 INTERNAL = (CONSUMER_OFFSETS, TRANSACTION_STATE)
+# What groups read: they commit offsets of it. Nobody writes to it, and it is never deleted.
+INPUT = "input"
+INPUT_PARTITIONS = 3
 APPEND_TIMEOUT_MS = 1_500
 ABORT_CHECK_MS = 700
 _LARGE = 1 << 20
@@ -80,53 +83,38 @@ class OneAtATime:
         self._calls.clear()
 
 
-class Verifier:
-    """Asks the coordinator, which may be another broker: the `PartitionVerifier` without its threads."""
+class Verifier(AskingCoordinators):
+    """Asks the coordinators as `Verifying` does, without its threads."""
 
     def __init__(self, broker: SimulatedBroker, transactions: TransactionRequests) -> None:
-        self._broker = broker
-        self._transactions = transactions
-        self._coordinator_of = coordinator_lookup(broker.cache)
-
-    def verify(
-        self,
-        transactional_id: str,
-        producer: Producer,
-        partitions: Collection[TopicPartition],
-        on_done: OnVerified,
-    ) -> None:
-        question = Question(transactional_id, producer, frozenset(partitions), on_done)
-        broker, coordinator_id = self._broker, self._coordinator_of(transactional_id)
-        if coordinator_id == UNKNOWN:
-            question.answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            return
-
-        def finish(answer: ErrorCode | VerifyErrors) -> None:
-            on_done(errors_of(question.partitions, answer))
-
-        if coordinator_id == broker.broker_id:
-            finish(self._transactions.verify_partitions(transactional_id, producer, question.partitions))
-            return
-        coordinator = broker.world.brokers.get(coordinator_id)
-
-        def ask(answer: Callable[[ErrorCode | VerifyErrors], None]) -> None:
-            assert coordinator is not None
-            found = coordinator.coordinators.transactions
-            answer(found.verify_partitions(transactional_id, producer, question.partitions))
-
-        broker.world.network.request(
-            broker.process,
-            None if coordinator is None else coordinator.process,
-            ask,
-            finish,
-            lambda: question.answer(ErrorCode.NETWORK_EXCEPTION),
+        super().__init__(
+            broker.broker_id, coordinator_lookup(broker.cache), transactions.verify_partitions, self._go_on
         )
+        self._broker = broker
+        self._loops: dict[int, DriverLoop] = {}
 
-    def is_verified_here(self, transactional_id: str, producer: Producer, partition: TopicPartition) -> bool:
-        if self._coordinator_of(transactional_id) != self._broker.broker_id:
-            return False
-        answer = self._transactions.verify_partitions(transactional_id, producer, (partition,))
-        return answer == {partition: ErrorCode.NONE}
+    def _go_on(self, broker_id: int) -> None:
+        loop = self._loops.get(broker_id)
+        if loop is None:
+            driver = VerificationDriver(self.queue, broker_id)
+            loop = self._loops[broker_id] = DriverLoop(self._broker, driver, partial(self._send, broker_id))
+        loop.wake()
+
+    def _send(self, broker_id: int, questions: Questions, reply: Reply) -> None:
+        version = highest_version(ApiKey.ADD_PARTITIONS_TO_TXN)
+
+        def decode(version: int, body: memoryview) -> Answers:
+            return answers_in(decode_response(ApiKey.ADD_PARTITIONS_TO_TXN, version, body), questions)
+
+        ask_frame(
+            self._broker,
+            self._broker.world.brokers.get(broker_id),
+            ApiKey.ADD_PARTITIONS_TO_TXN,
+            version,
+            (encode_request(request_of(version, questions)),),
+            decode,
+            reply,
+        )
 
 
 class Coordinators:
@@ -159,9 +147,7 @@ class Coordinators:
             writing,
             cast(Any, verifier),
         )
-        self.groups = GroupRequests(self.group_coordinator)
         self.partitions_deleted = self.group_coordinator.partitions_deleted
-        self.commits = TransactionalCommits(self.groups, group_wiring.verify_offsets(verification))
         broker.replicas.add_listener(self._transaction_coordinator.roles_changed)
         broker.replicas.add_listener(self.group_coordinator.roles_changed)
         if broker.world.has_coordinators:

@@ -11,6 +11,7 @@ from klog.formats.constants import CONTROL_BIT
 from klog.replication.partition import Partition
 from klog.replication.partition_state import ANY_EPOCH, PartitionState
 from klog.server.handlers.data.produce_waits import ProduceWaits
+from klog.server.handlers.groups.commit_runs import CommitRuns
 from klog.storage.cleaner import selection
 from klog.storage.cleaner.filtering import BatchFilter
 from klog.storage.log.verification import UNCHECKED
@@ -38,6 +39,15 @@ def _answer_at_once(
 def runs_answered_early() -> Any:
     """A run of Produce frames with acks=all is answered before the high watermark has passed its records."""
     return patch.object(ProduceWaits, "wait", _answer_at_once)
+
+
+def _answer_commits_at_once(_runs: CommitRuns, _wait: Any, run: Any, connection: Any, _start_ns: int) -> None:
+    connection.outbound.add(run.answers())
+
+
+def commit_runs_answered_early() -> Any:
+    """A run of OffsetCommit frames is answered before the high watermark has passed its records."""
+    return patch.object(CommitRuns, "_wait", _answer_commits_at_once)
 
 
 def _append_in_the_old_epoch(
@@ -109,6 +119,7 @@ def markers_cleaned_early() -> Any:
 
 FAST_PATH_MUTATIONS: dict[str, Callable[[], Any]] = {
     "a run answered before the high watermark": runs_answered_early,
+    "a run of offset commits answered before the high watermark": commit_runs_answered_early,
     "a run appended in an old leader epoch": runs_appended_in_an_old_epoch,
     "a usual fetch answered above the high watermark": runs_read_to_the_end,
     "a cleaning above the last stable offset": cleaned_above_the_last_stable_offset,

@@ -15,6 +15,7 @@ from klog.formats.names import TopicPartition
 from klog.metadata import topics
 from klog.metadata.values import LeaderAndIsr
 from tests.simulation import faults
+from tests.simulation.coordinators import INPUT, INPUT_PARTITIONS
 from tests.simulation.log_content import LogContent, check_indexes
 from tests.simulation.schedule import Schedule
 from tests.simulation.scheduler import US_PER_MS
@@ -120,6 +121,8 @@ def _play(world: World) -> None:
     for name, replicas, config in schedule.topics:
         world.configs[name] = dict(config)
         world.create_topic(name, replicas)
+    if world.has_coordinators:
+        world.create_topic(INPUT, [schedule.brokers[:1]] * INPUT_PARTITIONS)
     world.clients.start()
     for fault in schedule.faults:
         delay_us = (_START_MS + fault.at_ms) * US_PER_MS

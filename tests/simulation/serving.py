@@ -48,12 +48,16 @@ def _ignore(_sent: bytes) -> None:
     """The answers are looked at when all are there."""
 
 
+def _ignore_frames(_frames: int) -> None:
+    """Nobody asks when a frame is handled."""
+
+
 class ServedConnection(Connection):
     """A connection on which one message at a time comes: one request, or several that a client sends
     together.
     """
 
-    __slots__ = ("answer", "buffer", "is_served", "output", "position", "uses_runs")
+    __slots__ = ("answer", "buffer", "is_served", "on_handled", "output", "position", "uses_runs")
 
     def __init__(self, serving: Serving) -> None:
         self.output = _Output()
@@ -67,10 +71,12 @@ class ServedConnection(Connection):
         frames: bytes,
         answer: Callable[[bytes], None],
         on_sent: Callable[[bytes], object],
+        on_handled: Callable[[int], object],
         *,
         uses_runs: bool,
     ) -> None:
         """The next message."""
+        self.on_handled = on_handled
         self.buffer = bytearray(frames)
         self.position = 0
         self.answer = answer
@@ -96,12 +102,14 @@ class Serving:
         frames: bytes,
         answer: Callable[[bytes], None],
         on_sent: Callable[[bytes], object] = _ignore,
+        on_handled: Callable[[int], object] = _ignore_frames,
     ) -> None:
         """Handle requests. `answer` is called once, with all their answers; not at all if the connection
-        breaks. `on_sent` is told of answers when they are sent.
+        breaks. `on_sent` is told of answers when they are sent, `on_handled` how many requests are handled
+        now.
         """
         connection = self._idle.pop() if self._idle else ServedConnection(self)
-        connection.take(frames, answer, on_sent, uses_runs=self._random.random() < _RUNS)
+        connection.take(frames, answer, on_sent, on_handled, uses_runs=self._random.random() < _RUNS)
         self._go_on(connection)
 
     def complete(self, connection: Connection, request: Request) -> None:
@@ -137,12 +145,14 @@ class Serving:
             connection.position = run_on(connection, self._dispatcher.handle_run, buffer, start, end)
             if connection.position > start:
                 self._broker.world.counts["frames in runs"] += 1
+                connection.on_handled(_frames_in(buffer, start, connection.position))
                 return
         if connection.closing:
             return
         after = start + INT32.size + INT32.unpack_from(buffer, start)[0]
         connection.position = after
         frame = buffer[start + INT32.size : after]
+        connection.on_handled(1)
         work, failed = self._dispatcher.handle, self._dispatcher.failed
         if serve_frame(connection, frame, 0, self._dispatcher.may_block, work, failed):
             return
@@ -151,3 +161,11 @@ class Serving:
         request.on_io_thread = True
         work_on(request, work, failed)
         request.park()
+
+
+def _frames_in(buffer: bytearray, start: int, end: int) -> int:
+    count = 0
+    while start < end:
+        start += INT32.size + INT32.unpack_from(buffer, start)[0]
+        count += 1
+    return count

@@ -7,20 +7,23 @@ still runs; that one goes on until it is fenced.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from klog.coordinator.groups.coordinator import CONSUMER_OFFSETS
-from klog.coordinator.groups.transactional_offsets import TransactionalCommit
-from klog.coordinator.groups.values import NO_LEADER_EPOCH, CommittedOffset, Identity
 from klog.coordinator.runtime.partitioning import partition_of
 from klog.coordinator.transactions.coordinator import TRANSACTION_STATE
-from klog.coordinator.transactions.values import NO_PRODUCER, InitResult, Producer
+from klog.coordinator.transactions.values import NO_PRODUCER, Producer
 from klog.formats.names import TopicPartition
 from klog.kernel.batch_builder import BatchFields
+from klog.protocol.apis import ApiKey
+from klog.protocol.entity_fields import Entity, Value
 from klog.protocol.error_codes import ErrorCode
 from klog.replication.partition import ALL_IN_SYNC
+from klog.server.peers.broker_messages import by_topic
+from tests.simulation.asking import Asked, error_of
+from tests.simulation.coordinators import INPUT
 from tests.simulation.log_content import batch_of
 from tests.simulation.network import Answer
 from tests.simulation.outcomes import Attempt, CommittedOffsetModel
@@ -34,8 +37,14 @@ if TYPE_CHECKING:
     from tests.simulation.clients import Clients
 
 TIMEOUT_MS = 4_000
-COMMITTED_TOPIC = ("input", 0)
+COMMITTED_TOPIC = (INPUT, 0)
 _PRODUCE_VERSION = 11
+# From version 4 on brokers ask, not clients.
+_ADD_VERSION = 3
+# One group in a request.
+_FETCH_VERSION = 7
+# How often a topic may be unknown.
+_ADD_TRIES = 10
 _RETRY_MS = 150
 # A producer that gives up early may have its records written late, when the transaction has ended.
 _PRODUCE_TRIES = (1, 3, 8)
@@ -145,16 +154,20 @@ class TransactionalProducer:
         return opened
 
     def _init(self, expected: Producer) -> Script:
-        def handle(broker: SimulatedBroker, answer: Answer) -> None:
-            broker.coordinators.transactions.init_producer(self._id, TIMEOUT_MS, expected, answer)
-
+        asked = Asked(
+            ApiKey.INIT_PRODUCER_ID,
+            transactional_id=self._id,
+            transaction_timeout=TIMEOUT_MS,
+            producer_id=expected.producer_id,
+            producer_epoch=expected.epoch,
+        )
         while True:
-            result = yield Ask(self._state_key, handle)
-            if isinstance(result, InitResult):
-                if result.error is ErrorCode.NONE:
-                    return result.producer
-                if result.error in _FENCED:
-                    raise FencedError
+            answer = yield Ask(self._state_key, asked.handle)
+            error = error_of(answer)
+            if error is ErrorCode.NONE:
+                return Producer(answer.producer_id, answer.producer_epoch)
+            if error in _FENCED:
+                raise FencedError
             yield Pause(_RETRY_MS)
 
     # -- a transaction ---------------------------------------------------------------------------------------
@@ -170,8 +183,13 @@ class TransactionalProducer:
         self._attempts += 1
         attempt = clients.world.outcomes.begin(f"transaction {self._id}/{self._attempts}", model)
         commits = rng.random() < 0.75
+        if keys and not (yield from self._add(opened, keys)):
+            return  # a topic is deleted
         try:
-            yield from self._add(opened, (*keys, *([self._offsets_key] if offsets else ())))
+            if offsets:
+                yield from self._until_done(
+                    self._asked(ApiKey.ADD_OFFSETS_TO_TXN, opened, group_id=self._group)
+                )
             for key in keys:
                 for _ in range(rng.choice((1, 1, 2))):
                     yield from self._produce(opened, attempt, key)
@@ -190,25 +208,45 @@ class TransactionalProducer:
         if commits and number >= 0:
             self._committed_offset().acknowledged(number)
 
-    def _add(self, opened: _Open, keys: tuple[TopicPartition, ...]) -> Script:
-        def handle(broker: SimulatedBroker, answer: Answer) -> None:
-            broker.coordinators.transactions.add_partitions(self._id, opened.producer, keys, answer)
+    def _asked(self, api_key: int, opened: _Open, **fields: Value) -> Asked:
+        producer_id, epoch = opened.producer
+        return Asked(
+            api_key, transactional_id=self._id, producer_id=producer_id, producer_epoch=epoch, **fields
+        )
 
-        yield from self._until_done(handle)
+    def _add(self, opened: _Open, keys: Iterable[TopicPartition]) -> Script:
+        """Whether the coordinator has taken the partitions."""
+        producer_id, epoch = opened.producer
+        asked = Asked(
+            ApiKey.ADD_PARTITIONS_TO_TXN,
+            _ADD_VERSION,
+            v3_and_below_transactional_id=self._id,
+            v3_and_below_producer_id=producer_id,
+            v3_and_below_producer_epoch=epoch,
+            v3_and_below_topics=[{"name": name, "partitions": found} for name, found in by_topic(keys)],
+        )
+        unknown = 0
+        while unknown < _ADD_TRIES:
+            answer = yield Ask(self._state_key, asked.handle)
+            errors = set() if answer is FAILED else _errors_of_partitions(answer)
+            if errors == {ErrorCode.NONE}:
+                return True
+            if errors & _FENCED:
+                raise FencedError
+            unknown += ErrorCode.UNKNOWN_TOPIC_OR_PARTITION in errors
+            yield Pause(_RETRY_MS)
+        return False
 
     def _end(self, opened: _Open, attempt: Attempt, committed: bool) -> Script:
-        def handle(broker: SimulatedBroker, answer: Answer) -> None:
-            broker.coordinators.transactions.end(self._id, opened.producer, committed, answer)
-
         attempt.commit_sent = committed
-        yield from self._until_done(handle)
+        yield from self._until_done(self._asked(ApiKey.END_TXN, opened, committed=committed))
         attempt.end_acknowledged(committed)
         self._clients.world.counts["commits" if committed else "aborts"] += 1
 
-    def _until_done(self, handle) -> Script:  # type: ignore[no-untyped-def]
+    def _until_done(self, asked: Asked) -> Script:
         """Ask the coordinator until it says yes. It has to, unless the producer is fenced."""
         while True:
-            error = yield Ask(self._state_key, handle)
+            error = error_of((yield Ask(self._state_key, asked.handle)))
             if error is ErrorCode.NONE:
                 return
             if error in _FENCED:
@@ -252,22 +290,29 @@ class TransactionalProducer:
         self._value += 1
         value, first = self._value, -1
 
+        asked = self._asked(
+            ApiKey.TXN_OFFSET_COMMIT,
+            opened,
+            group_id=self._group,
+            generation_id=-1,
+            member_id="",
+            group_instance_id=None,
+            topics=committed(COMMITTED_TOPIC, value),
+        )
+
         def handle(broker: SimulatedBroker, answer: Answer) -> None:
-            # Each request is decoded to values of its own: the coordinator tells them apart by identity.
-            commits = {COMMITTED_TOPIC: CommittedOffset(value, NO_LEADER_EPOCH, "", 0)}
-            asked = TransactionalCommit(self._group, Identity(), self._id, opened.producer, commits)
             offsets = self._committed_offset()
             number = offsets.arrives(value, -1, attempt)
 
-            def answered(errors: Mapping[Any, ErrorCode]) -> None:
-                error = errors[COMMITTED_TOPIC]
+            def answered(found: Entity) -> None:
+                error = ErrorCode(int(found.topics[0].partitions[0].error_code))
                 if error is ErrorCode.NONE and attempt.outcome is not None:
                     # It was given up, and its verification took longer than the transaction. It counts for
                     # the next one: in one producer epoch nobody can tell (KIP-890, part 1; part 2 can).
                     offsets.arrives(value, -1)
                 answer((error, number))
 
-            broker.coordinators.commits.commit(asked, answered)
+            asked.serve(broker, answered)
 
         for _ in range(self._random.choice(_PRODUCE_TRIES)):
             answered = yield Ask(self._offsets_key, handle, True, self._random.choice(_TIMEOUTS_MS))
@@ -288,13 +333,32 @@ class TransactionalProducer:
 
     def check_offset(self, broker: SimulatedBroker, answer: Answer) -> None:
         """Compare what a coordinator says with what it may be, if no newer one is elected."""
-        check_offset(broker, self._group, COMMITTED_TOPIC, self._offsets_key, self._committed_offset())
-        answer(None)
+        offsets = self._committed_offset()
+        check_offset(broker, self._group, COMMITTED_TOPIC, self._offsets_key, offsets, answer)
 
     def check_at_end(self, broker: SimulatedBroker) -> None:
         """Compare the committed offset with what a coordinator has."""
         if self._offsets is not None:
             self.check_offset(broker, lambda _answer: None)
+
+
+def committed(key: tuple[str, int], value: int) -> Value:
+    """The topics of a request that commits one offset."""
+    partition = {
+        "partition_index": key[1],
+        "committed_offset": value,
+        "committed_leader_epoch": -1,
+        "committed_metadata": "",
+    }
+    return ({"name": key[0], "partitions": (partition,)},)
+
+
+def _errors_of_partitions(answer: Entity) -> set[ErrorCode]:
+    return {
+        ErrorCode(int(each.partition_error_code))
+        for topic in answer.results_by_topic_v3_and_below
+        for each in topic.results_by_partition
+    }
 
 
 def check_offset(
@@ -303,17 +367,21 @@ def check_offset(
     key: tuple[str, int],
     kept_in: TopicPartition,
     offsets: CommittedOffsetModel,
-) -> int | None:
-    """The group's committed offset as the coordinator of the newest epoch has it; None from any other."""
-    partition = broker.replicas.partitions.get(kept_in)
-    model = broker.world.model_of(kept_in)
-    if partition is None or model is None or model.state is None or not partition.state.is_leader:
-        return None
-    epoch = partition.state.leader_epoch
-    error, found = broker.coordinators.groups.fetch_offsets(group, (key,), require_stable=True)
-    if error or found[key].error:
-        return None
-    if (model.state.leader, model.state.leader_epoch) == (broker.broker_id, epoch):
-        offsets.check(found[key].offset, epoch, f"b{broker.broker_id}")
-        broker.world.counts["offsets read"] += 1
-    return found[key].offset
+    answer: Answer,
+) -> None:
+    """Compare the group's committed offset with what it may be, if this is the newest coordinator."""
+    topics = ({"name": key[0], "partition_indexes": (key[1],)},)
+    asked = Asked(ApiKey.OFFSET_FETCH, _FETCH_VERSION, group_id=group, topics=topics, require_stable=True)
+
+    def read(found: Entity) -> None:
+        partition, model = broker.replicas.partitions.get(kept_in), broker.world.model_of(kept_in)
+        if not found.error_code and partition is not None and model is not None and model.state is not None:
+            (offset,) = found.topics[0].partitions
+            epoch = partition.state.leader_epoch
+            is_newest = (model.state.leader, model.state.leader_epoch) == (broker.broker_id, epoch)
+            if is_newest and partition.state.is_leader and not offset.error_code:
+                offsets.check(offset.committed_offset, epoch, f"b{broker.broker_id}")
+                broker.world.counts["offsets read"] += 1
+        answer(None)
+
+    asked.serve(broker, read)

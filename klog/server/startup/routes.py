@@ -54,7 +54,7 @@ from klog.server.handlers.groups.administration import GroupsHandler
 from klog.server.handlers.groups.commit_runs import CommitRuns
 from klog.server.handlers.groups.consumer_groups import ConsumerGroupsHandler
 from klog.server.handlers.groups.find_coordinator import FindCoordinatorHandler
-from klog.server.handlers.groups.members import MembersHandler
+from klog.server.handlers.groups.members import MembersHandler, random_member_id
 from klog.server.handlers.groups.offsets import OFFSETS_IN_GROUPS_FROM, OffsetsHandler
 from klog.server.handlers.groups.transactional_offsets import TransactionalOffsetsHandler
 from klog.server.handlers.groups.tree_offsets import TreeOffsets
@@ -85,6 +85,7 @@ class HandlerServices:
     `check_config` raises `UsageError` for configs that the broker could not go on with; `hosted` lists the
     log directories, `broker_epoch` is the present one, `run_in_background`
     runs what a network thread must not wait for, `create_in_background` what may wait for the metadata store.
+    `member_id` makes the id of a new member of a group from a prefix.
     `clock_ms` is the wall clock, by which records are stamped,
     `timer_ms` the one of what waits, `clock_ns` the one that measures how long requests take.
     """
@@ -114,6 +115,7 @@ class HandlerServices:
     api_versions: ApiVersionsHandler
     run_in_background: InBackground
     create_in_background: InBackground
+    member_id: Callable[[str], str] = random_member_id
 
 
 def routes(parts: HandlerServices) -> Mapping[int, Route]:
@@ -215,7 +217,7 @@ def _group_routes(parts: HandlerServices, creation: AutoTopicCreation) -> dict[i
         creation,
         parts.create_in_background,
     )
-    members = MembersHandler(requests)
+    members = MembersHandler(requests, parts.member_id)
     tree_offsets = TreeOffsets(parts.store, lookup.known, parts.groups.settings.max_metadata_bytes)
     offsets = OffsetsHandler(requests, tree_offsets, lookup.known, parts.clock_ms)
     commit_runs = CommitRuns(
