@@ -1,5 +1,5 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Joins batches, makes magic 2 batches of older messages and compares records, compiled.
+"""Joins batches, changes message formats and compares records, compiled.
 
 `_pyconversion` states the meaning and the rules.
 """
@@ -9,6 +9,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, memset
 
+from klog.formats.checksums import crc32
 from klog.formats.errors import CorruptRecordError, UsageError
 
 include "_columns.pxi"
@@ -24,6 +25,7 @@ cdef enum:
     CELL_OFFSETS = 4096
     MALFORMED = -2
     NO_ROOM = -1
+    SIZE_BYTES = 4  # of a key or a value
     MOST_ADDED = 32  # more bytes than a record's fields, without key, value and headers, take
 
 cdef str BAD_RECORDS = "records of the batch do not decode"
@@ -389,6 +391,77 @@ def upgrade(payload, table, records, int64_t leader_epoch):
     finally:
         PyBuffer_Release(&buffer.view)
     return written[: p - <uint8_t *>PyBytes_AS_STRING(written)]
+
+
+cdef inline uint8_t *put_spanned(uint8_t *p, const uint8_t *data, int64_t size) noexcept nogil:
+    """Four bytes of size and the data; -1 is null."""
+    put32(p, size if size >= 0 else -1)
+    p += SIZE_BYTES
+    if size > 0:
+        memcpy(p, data, size)
+        p += size
+    return p
+
+
+def downgrade(
+    payload, table, records, Py_ssize_t first, Py_ssize_t last, int64_t magic, int64_t base_offset
+):
+    cdef Buffer buffer
+    cdef Batches batches
+    cdef Records rows
+    cdef Py_ssize_t row
+    cdef int64_t size = 0, batch, timestamp, append_time
+    cdef bytes written
+    cdef uint8_t *out
+    cdef uint8_t *p
+    cdef Span span = Span.__new__(Span)
+    open_batches(&batches, table)
+    open_records(&rows, records, 0)
+    if magic not in (0, 1) or not 0 <= first <= last <= rows.rows:
+        raise UsageError(f"records {first} to {last} of a table of {rows.rows} in magic {magic}")
+    open_buffer(&buffer, payload)
+    try:
+        for row in range(first, last):
+            if not 0 <= rows.batch[row] < batches.rows:
+                raise UsageError(f"record {row} belongs to no batch of the table")
+            if not lies_in(&buffer, rows.key_start[row], rows.key_size[row]) or not lies_in(
+                &buffer, rows.value_start[row], rows.value_size[row]
+            ):
+                raise UsageError(f"record {row} of the table does not lie in the payload")
+            size += (MESSAGE_V1_HEADER_BYTES if magic else MESSAGE_V0_HEADER_BYTES) + 2 * SIZE_BYTES
+            size += rows.key_size[row] if rows.key_size[row] > 0 else 0
+            size += rows.value_size[row] if rows.value_size[row] > 0 else 0
+        written = PyBytes_FromStringAndSize(NULL, size)
+        p = <uint8_t *>PyBytes_AS_STRING(written)
+        for row in range(first, last):
+            batch = rows.batch[row]
+            if row > first and rows.batch[row - 1] == batch and rows.offset[row] <= rows.offset[row - 1]:
+                raise CorruptRecordError(
+                    f"offset {rows.offset[row]} follows {rows.offset[row - 1]} in one batch",
+                    position_bytes=batches.position[batch],
+                )
+            append_time = batches.attributes[batch] & TIMESTAMP_TYPE_BIT
+            timestamp = batches.max_timestamp[batch] if append_time else rows.timestamp[row]
+            if timestamp < -1:
+                raise CorruptRecordError(
+                    f"the record of offset {rows.offset[row]} has the timestamp {timestamp}",
+                    position_bytes=batches.position[batch],
+                )
+            out = p
+            put64(out, <int64_t>(<uint64_t>rows.offset[row] - <uint64_t>base_offset))
+            out[MAGIC_POSITION] = <uint8_t>magic
+            out[MESSAGE_ATTRIBUTES_POSITION] = <uint8_t>(append_time if magic else 0)
+            if magic:
+                put64(out + MESSAGE_TIMESTAMP_POSITION, timestamp)
+            p = out + (MESSAGE_V1_HEADER_BYTES if magic else MESSAGE_V0_HEADER_BYTES)
+            p = put_spanned(p, buffer.start + rows.key_start[row], rows.key_size[row])
+            p = put_spanned(p, buffer.start + rows.value_start[row], rows.value_size[row])
+            put32(out + ENTRY_SIZE_POSITION, p - out - ENTRY_PREFIX_BYTES)
+            span.point(out + MESSAGE_CRC_FROM, p - out - MESSAGE_CRC_FROM)
+            put32(out + MESSAGE_CRC_POSITION, crc32(span))
+    finally:
+        PyBuffer_Release(&buffer.view)
+    return written
 
 
 cdef inline bint lies_in(const Buffer *buffer, int64_t start, int64_t size) noexcept nogil:

@@ -1,4 +1,4 @@
-"""Joins batches, makes magic 2 batches of older messages and compares records: the twin of `_conversion`.
+"""Joins batches, changes message formats and compares records: the twin of `_conversion`.
 
 The meaning and the rules are stated here; tests hold both equal. Joined batches keep what a broker and a
 consumer can see: offsets, timestamps, sequences and leader epochs (KIP-98, KIP-101).
@@ -31,6 +31,7 @@ from klog.formats.wrapping import wrap_int64
 from klog.kernel._pydecode import varint
 from klog.kernel._pykernel import headers
 from klog.kernel.columns import BatchTable, RecordTable
+from klog.kernel.message_builder import build_message
 
 IMPLEMENTATION: Final = "python"
 
@@ -293,6 +294,62 @@ def _upgraded(
         len(rows),
     )
     return header + data
+
+
+def downgrade(
+    payload: Bytes,
+    table: BatchTable,
+    records: RecordTable,
+    first: int,
+    last: int,
+    magic: int,
+    base_offset: int,
+) -> bytes:
+    """Messages of `magic` 0 or 1 for the records `first` to `last` of batches of a later format.
+
+    They are not compressed, and have no headers. Their offsets count from `base_offset`. If the broker set
+    the time, that is the time of all records of the batch. Raises `CorruptRecordError` if the offsets of a
+    batch do not ascend, or a timestamp is negative.
+    """
+    if magic not in (0, 1) or not 0 <= first <= last <= len(records):
+        raise UsageError(f"records {first} to {last} of a table of {len(records)} in magic {magic}")
+    view = memoryview(payload)
+    parts: list[bytes] = []
+    for row in range(first, last):
+        batch, offset = records.batch[row], records.offset[row]
+        if not 0 <= batch < len(table):
+            raise UsageError(f"record {row} belongs to no batch of the table")
+        if row > first and records.batch[row - 1] == batch and offset <= records.offset[row - 1]:
+            raise CorruptRecordError(
+                f"offset {offset} follows {records.offset[row - 1]} in one batch",
+                position_bytes=table.position[batch],
+            )
+        append_time = table.attributes[batch] & TIMESTAMP_TYPE_BIT
+        timestamp = table.max_timestamp[batch] if append_time else records.timestamp[row]
+        if timestamp < NO_TIMESTAMP:
+            raise CorruptRecordError(
+                f"the record of offset {offset} has the timestamp {timestamp}",
+                position_bytes=table.position[batch],
+            )
+        parts.append(
+            build_message(
+                wrap_int64(offset - base_offset),
+                magic,
+                append_time if magic else 0,
+                timestamp,
+                _bytes_of(view, records.key_start[row], records.key_size[row], row),
+                _bytes_of(view, records.value_start[row], records.value_size[row], row),
+            )
+        )
+    return b"".join(parts)
+
+
+def _bytes_of(view: memoryview, start: int, size: int, row: int) -> bytes | None:
+    if size < 0:
+        return None
+    if start < 0 or start + size > len(view):
+        raise UsageError(f"record {row} of the table does not lie in the payload")
+    return bytes(view[start : start + size])
 
 
 def _sized(view: memoryview, start: int, size: int, row: int) -> bytes:

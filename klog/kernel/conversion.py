@@ -1,4 +1,4 @@
-"""Joins batches and makes magic 2 batches of older messages: the compiled functions, or their twins.
+"""Joins batches, and makes batches of other message formats: the compiled functions, or their twins.
 
 `IMPLEMENTATION` says which ones run; `_pyconversion` states their meaning.
 """
@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from klog.kernel.twins import members
 
-__all__ = ["IMPLEMENTATION", "Joiner", "same_records", "upgrade"]
+__all__ = ["IMPLEMENTATION", "Joiner", "downgrade", "same_records", "upgrade"]
 
 if TYPE_CHECKING:
-    from klog.kernel._pyconversion import IMPLEMENTATION, Joiner, same_records, upgrade
+    from klog.kernel._pyconversion import IMPLEMENTATION, Joiner, downgrade, same_records, upgrade
 else:
     _found = members("klog.kernel._conversion", "klog.kernel._pyconversion", __all__)
-    IMPLEMENTATION, Joiner, same_records, upgrade = _found
+    IMPLEMENTATION, Joiner, downgrade, same_records, upgrade = _found

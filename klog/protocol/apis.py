@@ -137,7 +137,7 @@ SERVED: Final[Mapping[int, Api]] = MappingProxyType(
         int(api.key): api
         for api in (
             Api(ApiKey.PRODUCE, 0, 11, 9, None),
-            Api(ApiKey.FETCH, 4, 17, 12, None),
+            Api(ApiKey.FETCH, 0, 17, 12, None),
             _kio(ApiKey.LIST_OFFSETS, 0, 9, 6, kio_from=1),
             _kio(ApiKey.METADATA, 0, 12, 9),
             _ours(ApiKey.LEADER_AND_ISR, 7, 4),

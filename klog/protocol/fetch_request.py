@@ -1,8 +1,8 @@
-"""Fetch requests, versions 4 to 17, by hand.
+"""Fetch requests, versions 0 to 17, by hand.
 
-Rules: FetchRequest of Kafka's message schemas, KIP-227 (sessions, version 7), KIP-320 (leader epochs, 9),
-KIP-392 (rack, 11), KIP-595 (last fetched epoch, 12), KIP-516 (topic ids instead of names, 13), KIP-903
-(replica epoch, 15), KIP-853 (directory id, 17: skipped, because klog does not use it).
+Rules: FetchRequest of Kafka's message schemas, KIP-74 (sizes, version 3), KIP-227 (sessions, 7), KIP-320
+(leader epochs, 9), KIP-392 (rack, 11), KIP-595 (last fetched epoch, 12), KIP-516 (topic ids instead of names,
+13), KIP-903 (replica epoch, 15), KIP-853 (directory id, 17: skipped, because klog does not use it).
 """
 
 from __future__ import annotations
@@ -33,6 +33,10 @@ _CLUSTER_TAG: Final = 0
 _REPLICA_TAG: Final = 1
 _REPLICA_STATE: Final = struct.Struct(">iq")
 
+_UNLIMITED: Final = 0x7FFFFFFF  # what versions before 3 have instead of a limit
+
+_HEAD_V0: Final = struct.Struct(">ii")  # max wait, min bytes
+_HEAD_V3: Final = struct.Struct(">iii")  # and max bytes
 _HEAD_V4: Final = struct.Struct(">iiib")  # max wait, min bytes, max bytes, isolation level
 _HEAD_V7: Final = struct.Struct(">iiibii")  # and session id, session epoch
 
@@ -104,9 +108,11 @@ def _decode(version: int, body: Buffer) -> FetchRequest:
     if version >= 7:
         wait, least, most, isolation, session_id, session_epoch = _HEAD_V7.unpack_from(body, position)
         position += _HEAD_V7.size
-    else:
+    elif version >= 4:
         wait, least, most, isolation = _HEAD_V4.unpack_from(body, position)
         position += _HEAD_V4.size
+    else:
+        wait, least, most, isolation, position = _read_first_head(version, body, position)
     topics, position = _read_topics(version, flexible, body, position)
     forgotten: list[ForgottenTopic] = []
     if version >= 7:
@@ -133,6 +139,13 @@ def _decode(version: int, body: Buffer) -> FetchRequest:
         replica_epoch,
         cluster_id,
     )
+
+
+def _read_first_head(version: int, body: Buffer, position: int) -> tuple[int, int, int, int, int]:
+    """The fields of `_HEAD_V4` with the defaults of older versions, and the position after them."""
+    if version == 3:
+        return *_HEAD_V3.unpack_from(body, position), 0, position + _HEAD_V3.size
+    return *_HEAD_V0.unpack_from(body, position), _UNLIMITED, 0, position + _HEAD_V0.size
 
 
 def _read_topic(
@@ -210,8 +223,10 @@ def _encode(version: int, request: FetchRequest) -> bytes:
     parts = [] if version >= 15 else [INT32.pack(request.replica_id)]
     if version >= 7:
         parts.append(_HEAD_V7.pack(*request[:4], request.session_id, request.session_epoch))
-    else:
+    elif version >= 4:
         parts.append(_HEAD_V4.pack(*request[:4]))
+    else:
+        parts.append(_HEAD_V3.pack(*request[:3]) if version == 3 else _HEAD_V0.pack(*request[:2]))
     end = b"\0" if flexible else b""
     parts.append(write_bytes_size(len(request.topics), flexible))
     for topic in request.topics:

@@ -1,4 +1,4 @@
-"""Reads and writes Fetch responses, versions 4 to 17: buffers with file slices between them, not copied.
+"""Reads and writes Fetch responses, versions 0 to 17: buffers with file slices between them, not copied.
 
 Rules: FetchResponse of Kafka's message schemas; the KIPs that fetch_request names, and KIP-951 (endpoints
 of new leaders, version 16).
@@ -14,7 +14,7 @@ from uuid import UUID
 from klog.formats.epochs import EpochEnd
 from klog.protocol.errors import MalformedMessageError, UnencodableMessageError
 from klog.protocol.fetch_request import FLEXIBLE_FROM, TOPIC_IDS_FROM
-from klog.protocol.file_slice import BodyPart, FileSlice
+from klog.protocol.file_slice import BodyPart, FileSlice, LazyBytes
 from klog.protocol.leader_hints import (
     NO_HINT,
     LeaderHint,
@@ -43,6 +43,7 @@ _DIVERGING_TAG: Final = 0
 _LEADER_TAG: Final = 1
 _NODES_TAG: Final = 0
 _HEAD_V7: Final = struct.Struct(">ihi")  # throttle time, error, session id
+_PARTITION_V1: Final = struct.Struct(">ihq")  # index, error, high watermark
 _PARTITION_V4: Final = struct.Struct(">ihqq")  # index, error, high watermark, last stable offset
 _PARTITION_V5: Final = struct.Struct(">ihqqq")  # and log start offset
 _PARTITION_V0: Final = struct.Struct(">ih")  # index, error
@@ -132,7 +133,7 @@ def _encode(version: int, response: FetchResponse) -> list[BodyPart]:
 def _head(version: int, response: FetchResponse) -> bytes:
     if version >= 7:
         return _HEAD_V7.pack(response.throttle_time_ms, response.error_code, response.session_id)
-    return INT32.pack(response.throttle_time_ms)
+    return INT32.pack(response.throttle_time_ms) if version else b""
 
 
 def _topic(version: int, flexible: bool, topic: TopicFetched) -> bytes:
@@ -141,17 +142,24 @@ def _topic(version: int, flexible: bool, topic: TopicFetched) -> bytes:
     return bytes(16) if topic.topic_id is None else topic.topic_id.bytes
 
 
+def size_of_records(records: Records) -> int:
+    """The size in bytes; 0 for null."""
+    return _records(records)[1] or 0
+
+
 def _records(records: Records) -> tuple[Sequence[BodyPart], int | None]:
     if records is None:
         return (), None
     if isinstance(records, FileSlice):
         return (records,), records.size_bytes
-    if isinstance(records, bytes | bytearray | memoryview):
+    if isinstance(records, bytes | bytearray | memoryview | LazyBytes):
         return (records,), len(records)
     return records, sum(part.size_bytes if isinstance(part, FileSlice) else len(part) for part in records)
 
 
 def _partition_head(version: int, flexible: bool, partition: PartitionFetched) -> bytes:
+    if version < 4:
+        return _PARTITION_V1.pack(*partition[:3])
     head = _PARTITION_V5.pack(*partition[:5]) if version >= 5 else _PARTITION_V4.pack(*partition[:4])
     return head + _after_offsets(version, flexible, partition)
 
@@ -263,7 +271,7 @@ def _decode(version: int, body: Buffer) -> FetchResponse:
         throttle_time_ms, error_code, session_id = _HEAD_V7.unpack_from(body, 0)
         position = _HEAD_V7.size
     else:
-        throttle_time_ms, position = read_int32(body, 0)
+        throttle_time_ms, position = read_int32(body, 0) if version else (0, 0)
     count, position = read_items(body, position, flexible)
     topics = []
     for _ in range(count):
@@ -297,10 +305,14 @@ def _read_topic(version: int, flexible: bool, body: Buffer, position: int) -> tu
 def _read_partition(
     version: int, flexible: bool, body: Buffer, position: int
 ) -> tuple[PartitionFetched, int]:
-    layout = _PARTITION_V5 if version >= 5 else _PARTITION_V4
+    last_stable_offset = log_start_offset = -1
+    aborted: list[tuple[int, int]] | None = None
+    layout = _PARTITION_V5 if version >= 5 else _PARTITION_V4 if version == 4 else _PARTITION_V1
     index, error, high_watermark, *others = layout.unpack_from(body, position)
-    last_stable_offset, log_start_offset = others if version >= 5 else (*others, -1)
-    aborted, position = _read_aborted(flexible, body, position + layout.size)
+    position += layout.size
+    if version >= 4:
+        last_stable_offset, log_start_offset = others if version >= 5 else (*others, -1)
+        aborted, position = _read_aborted(flexible, body, position)
     replica, position = read_int32(body, position) if version >= 11 else (-1, position)
     records, position = read_bytes(body, position, flexible)
     diverging, leader = NOT_DIVERGING, NO_HINT

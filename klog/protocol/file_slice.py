@@ -1,8 +1,11 @@
-"""A range of a file in place of its bytes in a response: the network sends it without copying."""
+"""What stands in place of bytes in a response: a range of a file, or bytes that are made as they are sent."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple, Protocol, TypeAlias
+
+from klog.formats.errors import StorageError
 
 
 class HasFileno(Protocol):
@@ -24,5 +27,31 @@ class FileSlice(NamedTuple):
     size_bytes: int
 
 
+class LazyBytes:
+    """Bytes that are made piece by piece, by a thread that may wait. Its length is what is still to be made.
+
+    `pieces` must have so many bytes. They may raise KlogError, which closes the connection.
+    """
+
+    __slots__ = ("_pieces", "_size_bytes")
+
+    def __init__(self, size_bytes: int, pieces: Iterator[bytes]) -> None:
+        self._size_bytes = size_bytes
+        self._pieces = pieces
+
+    def __len__(self) -> int:
+        return self._size_bytes
+
+    def take(self) -> bytes:
+        """Make the next piece. Raises what making it raises, and StorageError if there is none."""
+        piece = next(self._pieces, b"")
+        if not 0 < len(piece) <= self._size_bytes:
+            raise StorageError(f"{self._size_bytes} bytes were promised that cannot be made")
+        self._size_bytes -= len(piece)
+        if not self._size_bytes:
+            self._pieces = iter(())  # what makes pieces ends here
+        return piece
+
+
 # What a response body is made of, in order.
-BodyPart: TypeAlias = bytes | bytearray | memoryview | FileSlice
+BodyPart: TypeAlias = bytes | bytearray | memoryview | FileSlice | LazyBytes

@@ -13,12 +13,13 @@ from typing import Final
 
 from klog.protocol.apis import SERVED, ApiKey
 from klog.protocol.entity_fields import entity_fields
-from klog.protocol.file_slice import BodyPart, FileSlice
+from klog.protocol.file_slice import BodyPart, FileSlice, LazyBytes
 from klog.protocol.messages import build, decode_response, encode_response, response_class
 from klog.protocol.primitives import INT32
 from klog.protocol.produce_response import decode_produce_response, encode_produce_response
 
 _PRODUCE_FROM: Final = 1
+_FETCH_FROM: Final = 1
 _FIELD: Final = "throttle_time"
 
 
@@ -29,7 +30,7 @@ def throttle_time_field(api_key: int, version: int) -> int | None:
     if api is None or not api.has(version):
         return None
     if api_key == ApiKey.FETCH:
-        return 0
+        return 0 if version >= _FETCH_FROM else None
     if api_key == ApiKey.PRODUCE:
         return 1 if version >= _PRODUCE_FROM else None
     names = [field.name for field in entity_fields(response_class(api_key, version))]
@@ -47,9 +48,9 @@ def with_throttle_time(
     if number is None or not body:
         return body
     first = body[0]
-    if number == 0 and not isinstance(first, FileSlice):
+    if number == 0 and not isinstance(first, FileSlice | LazyBytes):
         return [INT32.pack(throttle_ms) + bytes(first[INT32.size :]), *body[1:]]
-    whole = b"".join(part for part in body if not isinstance(part, FileSlice))
+    whole = b"".join(part for part in body if not isinstance(part, FileSlice | LazyBytes))
     if api_key == ApiKey.PRODUCE:
         produced = decode_produce_response(version, whole)._replace(throttle_time_ms=throttle_ms)
         return [encode_produce_response(version, produced)]

@@ -57,7 +57,8 @@ class FetchLimits(NamedTuple):
 
     `committed` is the isolation level read_committed. `leader_only` is False for consumers that may read
     from followers, too (KIP-392), and `prefer` is set if they are to be sent to a near one. `is_throttled`
-    says of a partition that a follower is sent nothing of it now (KIP-73).
+    says of a partition that a follower is sent nothing of it now (KIP-73). If the limits `are_hard`, a batch
+    that is too large is never sent (before KIP-74).
     """
 
     min_bytes: int
@@ -67,6 +68,7 @@ class FetchLimits(NamedTuple):
     leader_only: bool = True
     prefer: Prefer | None = None
     is_throttled: Callable[[Partition], bool] | None = None
+    are_hard: bool = False
 
 
 class Fetched(NamedTuple):
@@ -110,12 +112,15 @@ def read_all(
     total = 0
     answer_now = False
     left_bytes = limits.max_bytes
+    may_exceed = not limits.are_hard
     for entry in entries:
         partition = partitions.get(entry.key)
         if partition is None:
             found = Fetched(entry, missing(entry.key))
         else:
-            found = read_one(partition, entry, limits, left_bytes, at_least_one=not total, may_wait=may_wait)
+            found = read_one(
+                partition, entry, limits, left_bytes, at_least_one=may_exceed and not total, may_wait=may_wait
+            )
         fetched.append(found)
         read = found.read
         if read is not None and found.diverging is None and found.preferred_replica == NO_REPLICA:

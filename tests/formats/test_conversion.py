@@ -10,10 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from klog.formats import message_set
+from klog.formats.compression import CODEC_NAMES
+from klog.formats.constants import TIMESTAMP_TYPE_BIT
 from klog.formats.errors import CorruptRecordError, KlogError
 from klog.kernel import _pyconversion, kernel
 from klog.kernel.batch_builder import BatchFields, RecordData, build_batch
 from klog.kernel.columns import BatchTable, RecordTable
+from klog.kernel.message_builder import build_message, build_wrapper
 from tests import strategies
 
 
@@ -180,6 +184,70 @@ def test_both_implementations_upgrade_the_same(data: bytes, epoch: int) -> None:
             break  # compressed ones are covered by the next call
     ours = outcome(_pyconversion.upgrade, data, table, records, epoch)
     assert ours == outcome(COMPILED.upgrade, data, table, records, epoch)  # type: ignore[union-attr]
+
+
+def decoded(data: bytes) -> tuple[BatchTable, RecordTable]:
+    """The uncompressed batches before the first compressed one."""
+    table, records = scanned(data), RecordTable()
+    kernel.decode(data, table, 0, len(table), records)
+    return table, records
+
+
+@twins
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("append_time", [None, 5000])
+def test_records_become_messages_without_headers(twin: Any, magic: int, append_time: int | None) -> None:
+    rows = [RecordData(7, 1000, b"k", None, ((b"h", b"x"),)), RecordData(9, 900, None, b"")]
+    data = bytes(build_batch(rows, BatchFields(log_append_time_ms=append_time)))
+    made = twin.downgrade(data, *decoded(data), 0, 2, magic, 5)
+    time_type = TIMESTAMP_TYPE_BIT if magic and append_time else 0
+    messages = [
+        build_message(each.offset - 5, magic, time_type, append_time or each.timestamp, each.key, each.value)
+        for each in rows
+    ]
+    assert made == b"".join(messages)
+    assert twin.downgrade(data, *decoded(data), 1, 2, magic, 5) == messages[1]
+
+
+@given(st.one_of(strategies.messages(0), strategies.messages(1)))
+def test_a_message_is_that_of_the_definition(message: Any) -> None:
+    body = message.body
+    attributes = TIMESTAMP_TYPE_BIT if body.attributes.timestampType == "LogAppendTime" else 0
+    built = build_message(message.offset, body.magic, attributes, body.timestamp, body.key, body.value)
+    assert built == message_set.build(message)
+
+
+@given(st.integers(0, 1).flatmap(strategies.wrapped_messages))
+def test_a_compressed_set_is_that_of_the_definition(message: Any) -> None:
+    body = message.body
+    block = message_set.open_block(message)
+    codec = CODEC_NAMES.index(body.attributes.codec)
+    built = build_wrapper(block, body.magic, codec, 0, message.offset, body.timestamp)
+    assert built == message_set.build(message)
+
+
+@twins
+def test_records_that_no_message_can_hold_are_corrupt(twin: Any) -> None:
+    for times, offsets, what in (((0, -2), (7, 8), "timestamp -2"), ((0, 0), (7, 7), "offset 7 follows 7")):
+        rows = [RecordData(*each, b"", b"") for each in zip(offsets, times, strict=True)]
+        data = bytes(build_batch(rows))
+        with pytest.raises(CorruptRecordError, match=what):
+            twin.downgrade(data, *decoded(data), 0, 2, 1, 0)
+
+
+@pytest.mark.skipif(COMPILED is None, reason="klog was built without a compiler")
+@given(strategies.segments(magics=(0, 1, 2)), st.integers(0, 1), st.integers(-(2**63), 2**63 - 1), st.data())
+def test_both_implementations_downgrade_the_same(
+    data: bytes, magic: int, base_offset: int, drawn: st.DataObject
+) -> None:
+    table, records = decoded(data)
+    first = drawn.draw(st.integers(0, len(records)))
+    last = drawn.draw(st.integers(first, len(records)))
+    asked = data, table, records, first, last, magic, base_offset
+    assert outcome(_pyconversion.downgrade, *asked) == outcome(
+        COMPILED.downgrade,  # type: ignore[union-attr]
+        *asked,
+    )
 
 
 @pytest.mark.skipif(COMPILED is None, reason="klog was built without a compiler")

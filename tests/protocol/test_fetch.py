@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from kio.serial import entity_reader
 
 from klog.formats.epochs import EpochEnd
+from klog.formats.errors import StorageError
 from klog.protocol.apis import SERVED, ApiKey
-from klog.protocol.entity_reader import read_entity
 from klog.protocol.entity_writer import write_entity
 from klog.protocol.errors import MalformedMessageError, UnencodableMessageError
 from klog.protocol.fetch_request import (
@@ -30,13 +30,14 @@ from klog.protocol.fetch_response import (
     decode_fetch_response,
     encode_fetch_response,
 )
-from klog.protocol.file_slice import FileSlice
+from klog.protocol.file_slice import FileSlice, LazyBytes
 from klog.protocol.leader_hints import LeaderHint
 from tests.protocol.entities import TEXT, entities
 from tests.protocol.kio_classes import kio_request, kio_response
 from tests.protocol.test_produce import HINTS, INT32, INT64, NODES
 
 VERSIONS = range(SERVED[ApiKey.FETCH].min_version, SERVED[ApiKey.FETCH].max_version + 1)
+IN_KIO = [version for version in VERSIONS if version >= 4]
 INT8 = st.integers(-128, 127)
 
 
@@ -64,8 +65,8 @@ def requests(version: int) -> st.SearchStrategy:
         FetchRequest,
         max_wait_ms=INT32,
         min_bytes=INT32,
-        max_bytes=INT32,
-        isolation_level=INT8,
+        max_bytes=_since(version, 3, INT32, 0x7FFFFFFF),
+        isolation_level=_since(version, 4, INT8, 0),
         topics=_topics(version, FetchTopic, partitions),
         session_id=_since(version, 7, INT32, 0),
         session_epoch=_since(version, 7, INT32, -1),
@@ -83,9 +84,11 @@ def responses(version: int) -> st.SearchStrategy:
         partition=INT32,
         error_code=st.sampled_from((0, 1, 6, -1)),
         high_watermark=INT64,
-        last_stable_offset=INT64,
+        last_stable_offset=_since(version, 4, INT64, -1),
         log_start_offset=_since(version, 5, INT64, -1),
-        aborted_transactions=st.none() | st.lists(st.tuples(INT64, INT64), max_size=2),
+        aborted_transactions=_since(
+            version, 4, st.none() | st.lists(st.tuples(INT64, INT64), max_size=2), None
+        ),
         preferred_read_replica=_since(version, 11, INT32, -1),
         records=st.none() | st.binary(max_size=100),
         diverging_epoch=_since(version, 12, st.builds(EpochEnd, INT32, INT64), EpochEnd()),
@@ -96,12 +99,12 @@ def responses(version: int) -> st.SearchStrategy:
         topics=_topics(version, TopicFetched, partitions),
         error_code=_since(version, 7, st.sampled_from((0, 70, 71)), 0),
         session_id=_since(version, 7, INT32, 0),
-        throttle_time_ms=INT32,
+        throttle_time_ms=_since(version, 1, INT32, 0),
         node_endpoints=_since(version, 16, NODES, ()),
     )
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", IN_KIO)
 @settings(max_examples=15)
 @given(data=st.data())
 def test_a_request_is_written_as_kio_reads_it(version, data):
@@ -127,7 +130,7 @@ def test_a_request_round_trips(version, data):
     assert decode_fetch_request(version, encode_fetch_request(version, request)) == request
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", IN_KIO)
 @settings(max_examples=15)
 @given(data=st.data())
 def test_a_request_of_kio_is_read(version, data):
@@ -141,7 +144,7 @@ def test_a_request_of_kio_is_read(version, data):
     assert request.replica_id == replica
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", IN_KIO)
 @settings(max_examples=15)
 @given(data=st.data())
 def test_a_response_is_written_as_kio_reads_it_and_round_trips(version, data):
@@ -151,6 +154,14 @@ def test_a_response_is_written_as_kio_reads_it_and_round_trips(version, data):
     assert size == len(raw)
     assert write_entity(entity) == raw
     assert decode_fetch_response(version, raw) == response
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@settings(max_examples=15)
+@given(data=st.data())
+def test_a_response_round_trips(version, data):
+    response = data.draw(responses(version))
+    assert decode_fetch_response(version, b"".join(encode_fetch_response(version, response))) == response
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -183,7 +194,21 @@ def test_file_slices_stand_where_their_bytes_would(version, tmp_path):
         assert [part for part in parts if isinstance(part, FileSlice)] == slices
         flat = b"".join(_content(part) for part in parts)
     assert flat == b"".join(encode_fetch_response(version, _one_partition(b"2347")))
-    assert read_entity(kio_response("fetch", version), flat).responses[0].partitions[0].records == b"2347"
+    assert decode_fetch_response(version, flat).topics[0].partitions[0].records == b"2347"
+
+
+def test_bytes_that_are_made_while_they_are_sent_count_from_the_start():
+    lazy = LazyBytes(5, iter((b"ab", b"cde")))
+    parts = encode_fetch_response(3, _one_partition(lazy))
+    assert lazy in parts
+    assert parts[0][-4:] == b"\0\0\0\5"
+    assert (lazy.take(), len(lazy), lazy.take(), len(lazy)) == (b"ab", 3, b"cde", 0)
+
+
+@pytest.mark.parametrize("pieces", [(), (b"",), (b"abcdef",)])
+def test_bytes_must_be_as_many_as_was_said(pieces):
+    with pytest.raises(StorageError):
+        LazyBytes(5, iter(pieces)).take()
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -92,10 +92,29 @@ class ApiCounter:
         return sum(self.local.counts)
 
 
+class ConversionCounter:
+    """What conversions of records to older message formats took: time, and bytes in memory for them.
+
+    Each partition of a request counts as one.
+    """
+
+    def __init__(self) -> None:
+        self.conversions = 0
+        self.elapsed_ns = 0
+        self.memory_bytes = 0
+
+    def record(self, elapsed_ns: int, memory_bytes: int) -> None:
+        """Count one."""
+        self.conversions += 1
+        self.elapsed_ns += elapsed_ns
+        self.memory_bytes += memory_bytes
+
+
 class RequestCounters:
     """One counter for each API, and one of its own for fetches of followers. Safe for threads."""
 
     def __init__(self) -> None:
+        self.conversions: Final = ConversionCounter()
         self.by_api: Final[Mapping[int, ApiCounter]] = {key: ApiCounter() for key in SERVED}
         self.follower_fetches: Final = ApiCounter()
 

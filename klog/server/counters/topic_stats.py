@@ -19,8 +19,10 @@ class TopicStats:
         "bytes_rejected",
         "failed_fetches",
         "failed_produces",
+        "fetch_conversions",
         "fetches",
         "messages_in",
+        "produce_conversions",
         "produces",
         "reassignment_bytes_in",
         "reassignment_bytes_out",
@@ -37,6 +39,8 @@ class TopicStats:
         self.fetches = 0
         self.failed_produces = 0
         self.failed_fetches = 0
+        self.fetch_conversions = 0
+        self.produce_conversions = 0
         self.replication_bytes_in = 0
         self.replication_bytes_out = 0
         self.reassignment_bytes_in = 0

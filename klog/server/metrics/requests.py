@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from klog.server.counters.request_times import ApiCounter, RequestCounters, Timing
+from klog.server.counters.request_times import ApiCounter, ConversionCounter, RequestCounters, Timing
 from klog.server.metrics.exposition import Metric, Sample
 from klog.server.metrics.times import Times, summary
 
+_NS_A_MS: Final = 1_000_000
 _PREFIX: Final = "kafka_network_requestmetrics_"
 
 
@@ -67,6 +68,7 @@ def request_metrics(counters: RequestCounters, now: TimesByName, before: TimesBy
         "requests whose handler failed",
         (Sample({"request": name}, sum(each.failures for each in found)) for name, found in by_name),
     )
+    yield from _conversion_metrics(counters.conversions)
     for name, help_text in (
         ("totaltimems", "milliseconds from a request until its answer is sent"),
         ("requestqueuetimems", "milliseconds waited for an I/O thread; near 0 without one"),
@@ -80,4 +82,18 @@ def request_metrics(counters: RequestCounters, now: TimesByName, before: TimesBy
             for request, times in now.items()
             for sample in summary({"request": request}, getattr(times, name), getattr(before[request], name))
         )
+        yield Metric(f"{_PREFIX}{name}", "summary", help_text, samples)
+
+
+def _conversion_metrics(counter: ConversionCounter) -> Iterator[Metric]:
+    for name, help_text, total in (
+        (
+            "messageconversionstimems",
+            "milliseconds to convert records to older message formats",
+            counter.elapsed_ns / _NS_A_MS,
+        ),
+        ("temporarymemorybytes", "bytes in memory for such conversions", counter.memory_bytes),
+    ):
+        labels = {"request": "Fetch"}
+        samples = (Sample(labels, total, "_sum"), Sample(labels, counter.conversions, "_count"))
         yield Metric(f"{_PREFIX}{name}", "summary", help_text, samples)

@@ -18,6 +18,8 @@ _BY_TOPIC: Final = (
     ("totalfetchrequests", "fetches", "partitions that Fetch responses contained"),
     ("failedproducerequests", "failed_produces", "partitions whose Produce failed"),
     ("failedfetchrequests", "failed_fetches", "partitions whose Fetch failed"),
+    ("producemessageconversions", "produce_conversions", "records of producers that were converted"),
+    ("fetchmessageconversions", "fetch_conversions", "records converted for consumers of old formats"),
 )
 _BETWEEN_BROKERS: Final = (
     ("replicationbytesin", "replication_bytes_in", "bytes that this broker fetched as a follower"),

@@ -1,4 +1,6 @@
-"""What is still to be sent on one connection: buffers and file slices. No call waits for the socket.
+"""What is still to be sent on one connection: buffers, file slices, and bytes that are made as they are sent.
+
+No call waits for the socket.
 
 MSG_MORE is set only if a file slice follows; otherwise the kernel would hold the answer back for 200 ms. A
 partial send keeps its rest. sendfile returns 0 if the file has become shorter, which is an error.
@@ -14,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from klog.formats.errors import StorageError
 from klog.kernel.twins import compiled_or_twin
-from klog.protocol.file_slice import BodyPart, FileSlice, HasFileno
+from klog.protocol.file_slice import BodyPart, FileSlice, HasFileno, LazyBytes
 from klog.server.network.page_cache import IsCached, is_cached
 
 # Below this, copying a slice is cheaper than a sendfile call and the packet it ends.
@@ -37,7 +39,8 @@ _BLOCKED: Final = (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError)
 class Outbound:
     """The queue of one connection, used by the thread that owns the connection.
 
-    `is_cold` says that the last `flush` stopped at a slice that would have to be read from a disk.
+    `is_cold` says that the last `flush` stopped at a slice that would have to be read from a disk, or at
+    bytes that are to be made.
     """
 
     __slots__ = ("_is_cached", "_items", "_tls", "is_cold", "size_bytes")
@@ -65,8 +68,8 @@ class Outbound:
     def flush(self, sock: socket.socket, *, may_wait: bool = False) -> bool:
         """Sends what the socket takes now; True if nothing is left.
 
-        Only if it `may_wait` are slices sent that are not in the page cache. Raises OSError if the connection
-        is broken, StorageError if a file ended before its slice.
+        Only if it `may_wait` are slices sent that are not in the page cache, and bytes made. Raises OSError
+        if the connection is broken, StorageError if a file ended before its slice.
         """
         items = self._items
         self.is_cold = False
@@ -75,7 +78,13 @@ class Outbound:
                 first = items[0]
                 part = first if isinstance(first, FileSlice) else self._slice_behind(first)
                 if part is None:
-                    self._send_buffers(sock)
+                    if not isinstance(first, LazyBytes):
+                        self._send_buffers(sock)
+                    elif may_wait:
+                        self._make(first)
+                    else:
+                        self.is_cold = True
+                        return False
                 elif not may_wait and not self._is_cached(part):
                     if part is not first:
                         self._send_buffers(sock)
@@ -107,6 +116,8 @@ class Outbound:
             if isinstance(item, FileSlice):
                 follows_file = True
                 break
+            if isinstance(item, LazyBytes):
+                break
             buffers.append(item)
             if len(buffers) == _GATHER_MAX:
                 break
@@ -126,8 +137,16 @@ class Outbound:
             elif isinstance(first, FileSlice):
                 items[0] = FileSlice(first.file, first.position_bytes + sent, size - sent)
             else:
-                items[0] = memoryview(first)[sent:]
+                items[0] = memoryview(first)[sent:]  # type: ignore[arg-type]  # LazyBytes are sent in pieces
             sent -= min(sent, size)
+
+    def _make(self, first: LazyBytes) -> None:
+        """Put the next piece before the rest."""
+        piece = first.take()
+        if len(first):
+            self._items.appendleft(piece)
+        else:
+            self._items[0] = piece
 
     def _slice_behind(self, first: BodyPart) -> FileSlice | None:
         """The slice that follows the first item, if both can be sent in one call."""

@@ -45,6 +45,7 @@ from klog.server.handlers.data.fetch_runs import FetchRuns
 from klog.server.handlers.data.fetch_sessions import FetchSessions
 from klog.server.handlers.data.list_offsets import ListOffsetsHandler
 from klog.server.handlers.data.offsets_for_leader_epoch import OffsetsForLeaderEpochHandler
+from klog.server.handlers.data.old_fetches import BATCHES_FROM
 from klog.server.handlers.data.produce import ProduceHandler
 from klog.server.handlers.data.produce_runs import ProduceRuns
 from klog.server.handlers.data.produce_waits import ProduceWaits
@@ -189,13 +190,20 @@ def _data_routes(parts: HandlerServices) -> dict[int, Route]:
         parts.run_in_background,
         selector,
         parts.leader_quota,
+        parts.counters.conversions,
     )
     return {
         ApiKey.API_VERSIONS: Route(parts.api_versions.handle, may_block=False),
         ApiKey.PRODUCE: Route(
             produce.handle, may_block=False, failed=produce.failed, run=produce_runs.handle
         ),
-        ApiKey.FETCH: Route(fetch.handle, may_block=False, failed=fetch.failed, run=fetch_runs.handle),
+        ApiKey.FETCH: Route(
+            fetch.handle,
+            may_block=False,
+            failed=fetch.failed,
+            run=fetch_runs.handle,
+            short_from=BATCHES_FROM,
+        ),
         ApiKey.LIST_OFFSETS: Route(ListOffsetsHandler(lookup, parts.clock_ms).handle),
         ApiKey.OFFSET_FOR_LEADER_EPOCH: Route(OffsetsForLeaderEpochHandler(lookup).handle, may_block=False),
         ApiKey.DELETE_RECORDS: Route(

@@ -8,32 +8,23 @@ first remaining record, or to the delete horizon. The compression level is the c
 from __future__ import annotations
 
 from array import array
-from typing import Final
 
-from klog.formats import compression, fixed_fields
-from klog.formats.checksums import Bytes, crc32
+from klog.formats import compression
+from klog.formats.checksums import Bytes
 from klog.formats.constants import (
     CODEC_MASK,
     CONTROL_BIT,
     DELETE_HORIZON_BIT,
-    ENTRY_PREFIX_BYTES,
     INT32_MAX,
-    MESSAGE_CRC_FROM,
-    MESSAGE_CRC_POSITION,
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
 )
 from klog.formats.errors import CorruptRecordError
-from klog.formats.packed import INT32, UINT32
 from klog.kernel.batch_builder import BatchFields, assemble, empty_batch
 from klog.kernel.columns import BatchTable, RecordTable
 from klog.kernel.compaction import rewrite
-
-_MESSAGE_HEADS: Final = (
-    fixed_fields.run("Message0").through("attributes"),
-    fixed_fields.run("Message1").through("timestamp"),
-)
+from klog.kernel.message_builder import build_message, build_wrapper
 
 
 def rebuild(
@@ -139,7 +130,7 @@ def _rebuild_legacy(
         previous = offset
         largest = max(largest, timestamp)
         parts.append(
-            _message(
+            build_message(
                 offset - base_offset,
                 magic,
                 time_type,
@@ -148,27 +139,10 @@ def _rebuild_legacy(
                 _span(view, records.value_start[at], records.value_size[at]),
             )
         )
+    max_timestamp = wrapper_timestamp if time_type else largest
     codec = attributes & CODEC_MASK
-    block = compression.compress(codec, b"".join(parts), magic=magic)
-    max_timestamp = NO_TIMESTAMP if not magic else wrapper_timestamp if time_type else largest
-    return _message(previous, magic, time_type | codec, max_timestamp, None, block)
+    return build_wrapper(b"".join(parts), magic, codec, time_type, previous, max_timestamp)
 
 
 def _span(view: memoryview, start: int, size: int) -> bytes | None:
     return bytes(view[start : start + size]) if size >= 0 else None
-
-
-def _sized(data: bytes | None) -> bytes:
-    return INT32.pack(-1) if data is None else INT32.pack(len(data)) + data
-
-
-def _message(
-    offset: int, magic: int, attributes: int, timestamp: int, key: bytes | None, value: bytes | None
-) -> bytes:
-    """One message of magic 0 or 1, as `message_set` defines it; a test holds both equal."""
-    head, fields = _MESSAGE_HEADS[magic], _sized(key) + _sized(value)
-    size = head.size - ENTRY_PREFIX_BYTES + len(fields)
-    times = (timestamp,) if magic else ()
-    message = bytearray(head.pack(offset, size, 0, magic, attributes, *times) + fields)
-    UINT32.pack_into(message, MESSAGE_CRC_POSITION, crc32(memoryview(message)[MESSAGE_CRC_FROM:]))
-    return bytes(message)

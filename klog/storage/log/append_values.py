@@ -125,7 +125,8 @@ class Validated(NamedTuple):
     """Records that are ready to be written.
 
     `data` holds the batches; `log_append_time_ms` is -1 if the records keep their own times. `roll_offset`
-    is the offset at which a new segment for this data may start, if the log ends before it.
+    is the offset at which a new segment for this data may start, if the log ends before it. They are
+    `converted` if they came in another message format or codec.
     """
 
     data: memoryview | bytearray
@@ -135,3 +136,4 @@ class Validated(NamedTuple):
     max_timestamp: int
     log_append_time_ms: int
     roll_offset: int
+    converted: bool = False

@@ -290,4 +290,4 @@ def _placed(
         place.leader_epoch,
     )
     stamp = -1 if append_time is None else append_time
-    return Validated(batch, (info,), first_offset, last_offset, max_timestamp, stamp, first_offset)
+    return Validated(batch, (info,), first_offset, last_offset, max_timestamp, stamp, first_offset, True)

@@ -49,7 +49,10 @@ class Background(Protocol):
 
 
 class AppendInfo(NamedTuple):
-    """The result of an append. If it is a `duplicate`, the log had the records already."""
+    """The result of an append. If it is a `duplicate`, the log had the records already.
+
+    They are `converted` if they were not written as they came.
+    """
 
     first_offset: int
     last_offset: int
@@ -57,6 +60,7 @@ class AppendInfo(NamedTuple):
     log_start_offset: int
     size_bytes: int = 0
     duplicate: bool = False
+    converted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,7 +151,13 @@ class PartitionLog(ReadableLog):
         self.epochs.assign(leader_epoch, valid.first_offset)
         self._write(valid, now_ms)
         return AppendInfo(
-            valid.first_offset, valid.last_offset, valid.log_append_time_ms, self.log_start_offset, size
+            valid.first_offset,
+            valid.last_offset,
+            valid.log_append_time_ms,
+            self.log_start_offset,
+            size,
+            False,
+            valid.converted,
         )
 
     def append_run(self, run: BatchRun, leader_epoch: int, now_ms: int, guard: object = UNCHECKED) -> bool:

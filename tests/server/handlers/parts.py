@@ -18,7 +18,7 @@ from klog.kernel.markers import Marker, build_marker
 from klog.metadata.cache import MetadataCache
 from klog.metadata.values import BrokerRegistration, Endpoint
 from klog.protocol.error_codes import ErrorCode
-from klog.protocol.file_slice import BodyPart, FileSlice
+from klog.protocol.file_slice import BodyPart, FileSlice, LazyBytes
 from klog.protocol.messages import build, decode_response, encode_request, request_class
 from klog.replication.acknowledging import DelayedProduce
 from klog.replication.deleting import DelayedDeleteRecords
@@ -168,7 +168,7 @@ class FakeRequest:
 
     @property
     def answer(self) -> memoryview:
-        """The body that the client would see: file slices read."""
+        """The body that the client would see: file slices read, and all bytes made."""
         assert self.parts is not None, "no answer yet"
         out = bytearray()
         for part in self.parts:
@@ -176,6 +176,9 @@ class FakeRequest:
                 data = os.pread(part.file.fileno(), part.size_bytes, part.position_bytes)
                 assert len(data) == part.size_bytes
                 out += data
+            elif isinstance(part, LazyBytes):
+                while len(part):
+                    out += part.take()
             else:
                 out += part
         return memoryview(out)

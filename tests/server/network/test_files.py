@@ -7,10 +7,11 @@ import hashlib
 import random
 import struct
 import sys
+import threading
 
 import pytest
 
-from klog.protocol.file_slice import FileSlice
+from klog.protocol.file_slice import FileSlice, LazyBytes
 from klog.server.network.poller import WRITABLE
 from tests.server.network.servers import Calling, Client, frame, running
 from tests.waiting import eventually
@@ -42,6 +43,50 @@ def test_parts_and_slices_arrive_in_order(segment, tls):
             answered, body = client.receive()
             assert answered == number
             assert hashlib.sha256(body).digest() == hashlib.sha256(expected).digest()
+
+
+def made_in(threads: list[str], count: int = 50):
+    for number in range(count):
+        threads.append(threading.current_thread().name)
+        yield bytes([number % 256]) * 100_000
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_bytes_are_made_by_io_threads_while_they_are_sent(tls):
+    threads: list[str] = []
+
+    def handle(request):
+        request.respond([b"<", LazyBytes(5_000_000, made_in(threads)), b">"])
+
+    expected = b"<" + b"".join(made_in([])) + b">"
+    with running(Calling(handle), tls=tls) as server, Client(server, tls=tls) as client:
+        for number in range(2):
+            client.send(frame(b"", number))
+            assert client.receive() == (number, expected)
+    assert all("-io-" in name for name in threads)
+    assert len(threads) == 100
+
+
+def test_no_more_is_made_than_the_client_takes():
+    threads: list[str] = []
+
+    def handle(request):
+        request.respond([LazyBytes(100_000_000, made_in(threads, 1000))])
+
+    with running(Calling(handle)) as server, Client(server) as client:
+        client.send(frame(b"", 1))
+        client.receive_bytes(1_000_000)
+    assert 10 <= len(threads) < 500
+
+
+def test_bytes_that_cannot_be_made_cost_the_connection():
+    def handle(request):
+        request.respond([LazyBytes(10, iter((b"abc",)))])
+
+    with running(Calling(handle)) as server, Client(server) as client:
+        client.send(frame(b"", 1))
+        with pytest.raises(EOFError, match="closed after 3 of 10"):
+            client.receive()
 
 
 def test_a_client_that_reads_slowly_gets_all_of_a_slice_and_pipelined_answers_in_order(segment):

@@ -41,8 +41,10 @@ from klog.replication.reading import (
     is_quiet,
     read_all,
 )
+from klog.server.counters.request_times import ConversionCounter
 from klog.server.counters.topic_stats import BrokerTopicStats
 from klog.server.handlers.answers import InBackground
+from klog.server.handlers.data.fetch_refusals import not_known, not_read, not_served
 from klog.server.handlers.data.fetch_sessions import (
     Answers,
     FetchContext,
@@ -51,19 +53,21 @@ from klog.server.handlers.data.fetch_sessions import (
     SessionPartition,
     Wanted,
 )
+from klog.server.handlers.data.old_fetches import BATCHES_FROM, ZSTD_FROM, OldFetches
 from klog.server.handlers.partition_lookup import PartitionLookup
 from klog.server.logs.replica_selection import RackAwareSelector
 from klog.server.network.request import Request
 from klog.storage.log.cold_reads import ColdReadError
 
+_SOFT_LIMITS_FROM: Final = 3
 _STORAGE_ERROR_FROM: Final = 6
-_ZSTD_FROM: Final = 10
 _FROM_FOLLOWERS_FROM: Final = 11
 _TOPIC_IDS_FROM: Final = 13
 _HINTS_FROM: Final = 16
 _READ_COMMITTED: Final = 1
 _ISOLATION_LEVELS: Final = frozenset((0, _READ_COMMITTED))
 _UNKNOWN: Final = -1
+
 _NO_RECORDS: Final = b""
 _LOADS_MAX: Final = 64  # more than the pages that the search in one index looks at
 
@@ -77,6 +81,8 @@ class FetchHandler:
 
     A network thread does not wait for the disk: what is not in the page cache is read by `run_in_background`.
     `selector` sends consumers to near replicas (KIP-392). `quota` is the limit for what followers read.
+    `conversions` counts the work for old versions. Requests before version `BATCHES_FROM` belong on an I/O
+    thread.
     """
 
     def __init__(
@@ -90,6 +96,7 @@ class FetchHandler:
         run_in_background: InBackground | None = None,
         selector: RackAwareSelector | None = None,
         quota: ReplicationQuota | None = None,
+        conversions: ConversionCounter | None = None,
     ) -> None:
         self._quota = quota
         self._selector = selector
@@ -100,6 +107,7 @@ class FetchHandler:
         self._clock_ms = clock_ms
         self._max_bytes = max_bytes
         self._run_in_background = run_in_background
+        self._old = OldFetches(lookup, topic_stats, conversions or ConversionCounter())
 
     def handle(self, request: Request) -> None:
         """Read what the request asks for, and answer it now or later."""
@@ -150,6 +158,7 @@ class FetchHandler:
         if reads.answer_now or fetch.max_wait_ms <= 0:
             self._answer(pending, reads)
             return
+        answer = self._answer if pending.request.api_version >= BATCHES_FROM else self._answer_in_background
         operation = DelayedFetch(
             self._clock_ms() + fetch.max_wait_ms,
             self._lookup.replicas,
@@ -157,7 +166,7 @@ class FetchHandler:
             pending.quiet,
             pending.limits,
             partial(self._read, pending),
-            partial(self._answer, pending),
+            partial(answer, pending),
         )
         self._purgatory.watch(operation, operation.keys)
 
@@ -168,7 +177,7 @@ class FetchHandler:
         if version < _TOPIC_IDS_FROM:
             # Versions below 7 have no error of the whole request.
             topics = [
-                TopicFetched(topic, None, [_not_served(each[0], error) for each in partitions])
+                TopicFetched(topic, None, [not_served(each[0], error) for each in partitions])
                 for topic, _, partitions in fetch.topics
             ]
         return encode_fetch_response(version, FetchResponse(topics, error, fetch.session_id))
@@ -208,6 +217,7 @@ class FetchHandler:
             replica_id >= 0 or (replica_id == CONSUMER and version < _FROM_FOLLOWERS_FROM),
             prefer,
             partial(self._is_throttled, replica_id) if replica_id >= 0 and self._quota is not None else None,
+            are_hard=version < _SOFT_LIMITS_FROM,
         )
 
     def _is_throttled(self, replica_id: int, partition: Partition) -> bool:
@@ -250,16 +260,23 @@ class FetchHandler:
                 # The topic may have become known since the session named it.
                 name = self._lookup.topic_name(entry.topic_id)
                 if name is None:
-                    nameless.append((key, _not_known(entry.key[1], ErrorCode.UNKNOWN_TOPIC_ID)))
+                    nameless.append((key, not_known(entry.key[1], ErrorCode.UNKNOWN_TOPIC_ID)))
                     continue
                 entry = entry._replace(key=(name, entry.key[1]))
             if known(entry.key):
                 entries.append(entry)
             else:
-                refused.append((key, _not_known(entry.key[1], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)))
+                refused.append((key, not_known(entry.key[1], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)))
         return entries, nameless + refused
 
     # -- what is answered ------------------------------------------------------------------------------------
+
+    def _answer_in_background(self, pending: _Pending, reads: Reads) -> None:
+        """Conversion takes long: the thread that has completed the fetch serves others."""
+        if self._run_in_background is None:
+            self._answer(pending, reads)
+        else:
+            self._run_in_background(pending.request, lambda _: self._answer(pending, reads))
 
     def _answer(self, pending: _Pending, reads: Reads) -> None:
         request, fetch = pending.request, pending.fetch
@@ -287,8 +304,8 @@ class FetchHandler:
                 uses_topic_ids=version >= _TOPIC_IDS_FROM,
             )
         answers = finished.answers
-        if version < _ZSTD_FROM:
-            answers = [(key, self._as_known(str(key[0]), answer)) for key, answer in answers]
+        if version < ZSTD_FROM:
+            answers = [(key, self._for_version(pending, key, answer)) for key, answer in answers]
         response = FetchResponse(
             _by_topic(version, answers),
             finished.error,
@@ -309,7 +326,7 @@ class FetchHandler:
         return charge.fetch_throttle_ms(INT32.size + size_bytes) > 0
 
     def _count(self, pending: _Pending, reads: Reads) -> None:
-        replica_id = pending.fetch.replica_id
+        replica_id, version = pending.fetch.replica_id, pending.request.api_version
         for topic, several in groupby(known.entry.key[0] for known in pending.quiet):
             self._topic_stats[topic].fetches += sum(1 for _ in several)
         for found in reads.fetched:
@@ -319,7 +336,8 @@ class FetchHandler:
             if read is None:
                 stats.failed_fetches += found.error in _FAILURES
             elif replica_id < 0:
-                stats.bytes_out += read.size
+                # Of older versions is counted what is sent.
+                stats.bytes_out += read.size if version >= ZSTD_FROM else 0
             elif read.size:
                 stats.replication_bytes_out += read.size
                 if self._quota is not None and self._quota.is_throttled(entry.key):
@@ -346,12 +364,12 @@ class FetchHandler:
             return answer._replace(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return answer
 
-    def _as_known(self, topic: str, answer: PartitionFetched) -> PartitionFetched:
-        """The answer for a version without zstd. The session is not affected by the refusal."""
-        partition = self._lookup.replicas.partitions.get((topic, answer.partition))
-        if partition is None or partition.log.config.compression_type != "zstd":
-            return answer
-        return _not_served(answer.partition, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+    def _for_version(self, pending: _Pending, key: SessionKey, answer: PartitionFetched) -> PartitionFetched:
+        """The answer as clients of an old version understand it. The session is not affected."""
+        version = pending.request.api_version
+        # Versions that need the offset have no sessions.
+        offset = pending.context.wanted[key].offset if version < BATCHES_FROM else _UNKNOWN
+        return self._old.answer(version, pending.fetch.replica_id, str(key[0]), offset, answer)
 
 
 class _Pending:
@@ -378,28 +396,10 @@ def _forgotten(fetch: FetchRequest) -> list[SessionKey]:
     ]
 
 
-# An error of a partition, in Kafka's three forms: they differ in what is null and what is empty.
-
-
-def _not_served(partition: int, error: ErrorCode) -> PartitionFetched:
-    """The request failed, or is too old for the partition: no transactions, null for records."""
-    return PartitionFetched(partition, error, _UNKNOWN, aborted_transactions=(), records=None)
-
-
-def _not_known(partition: int, error: ErrorCode) -> PartitionFetched:
-    """The cluster has no such partition: no transactions, no records."""
-    return PartitionFetched(partition, error, _UNKNOWN, aborted_transactions=(), records=_NO_RECORDS)
-
-
-def _not_read(partition: int, error: ErrorCode) -> PartitionFetched:
-    """The replica could not be read: null for transactions, no records."""
-    return PartitionFetched(partition, error, _UNKNOWN, aborted_transactions=None, records=_NO_RECORDS)
-
-
 def _answer_of(found: Fetched, *, committed: bool) -> PartitionFetched:
     read, index = found.read, found.entry.key[1]
     if read is None:
-        return _not_read(index, found.error)
+        return not_read(index, found.error)
     file = read.file
     diverging, aborted = NOT_DIVERGING, None
     if found.diverging is not None:

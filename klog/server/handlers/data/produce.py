@@ -226,7 +226,10 @@ class ProduceHandler:
         except (OSError, StorageError):
             return _refused(index, ErrorCode.KAFKA_STORAGE_ERROR)
         if not info.duplicate:
-            stats.messages_in += info.last_offset - info.first_offset + 1
+            records_in = info.last_offset - info.first_offset + 1
+            stats.messages_in += records_in
+            if info.converted:
+                stats.produce_conversions += records_in
             stats.bytes_in += info.size_bytes
             lookup.replicas.appended(key, moved)
         required_offset = info.last_offset + 1
