@@ -183,6 +183,20 @@ def test_force_rebuilds_valid_ones_too(tmp_path: Path) -> None:
     assert contents(directory) == contents(recovered.path)
 
 
+@pytest.mark.parametrize("suffix", INDEXES)
+def test_force_names_what_was_broken(suffix: str, tmp_path: Path) -> None:
+    directory = copied(Corpus("corrupt-k39").log_dir().partition("c-b.intact-0"), tmp_path)
+    broken = directory / f"00000000000000000000{suffix}"
+    broken.write_bytes(b"\xff" * 70)
+    plain = {report.path: report for report in reports(directory, replace(OPTIONS, check=True))}
+    forced = {report.path: report for report in reports(directory, replace(OPTIONS, force=True))}
+    assert plain[str(broken)].status is IndexStatus.BROKEN
+    assert {path: (one.status, one.what, one.position_bytes) for path, one in forced.items()} == {
+        path: (one.status, one.what, one.position_bytes) for path, one in plain.items()
+    }
+    assert all(report.rebuilt for report in forced.values())
+
+
 def test_a_damaged_log_is_reported_and_not_changed(tmp_path: Path) -> None:
     partition = Corpus("corrupt-k39").log_dir().partition("c-b.flip-last-0")
     directory = copied(partition, tmp_path)

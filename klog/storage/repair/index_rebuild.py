@@ -181,11 +181,22 @@ def rebuild_segment(task: SegmentTask, options: RebuildOptions) -> SegmentReport
     has_indexes = any(files.has(kind, base) for kind in INDEX_KINDS)
     if options.force or not (options.check or has_indexes):
         return _repair(task, files, options, {})
+    reports = _checked(task, files, options)
+    if options.check or all(report.status is IndexStatus.VALID for report in reports.values()):
+        return SegmentReport(log, task.size_bytes, tuple(reports.values()))
+    return _repair(task, files, options, reports)
+
+
+def _checked(
+    task: SegmentTask, files: PartitionFiles, options: RebuildOptions
+) -> dict[FileKind, IndexReport]:
+    """What is found of the indexes of one segment."""
+    base = task.base_offset
     old = {
         kind: read_index(files.file(kind, base), kind, sorted_only=True) if files.has(kind, base) else None
         for kind in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX)
     }
-    with open_for_reading(log) as file:
+    with open_for_reading(files.file(FileKind.LOG, base)) as file:
         found = check_indexes(
             file, base, old[FileKind.OFFSET_INDEX], old[FileKind.TIME_INDEX], active=task.active
         )
@@ -200,9 +211,7 @@ def rebuild_segment(task: SegmentTask, options: RebuildOptions) -> SegmentReport
     txn = _check_txn_index(files, base, options, found.has_markers)
     if txn is not None:
         reports[FileKind.TXN_INDEX] = txn
-    if options.check or all(report.status is IndexStatus.VALID for report in reports.values()):
-        return SegmentReport(log, task.size_bytes, tuple(reports.values()))
-    return _repair(task, files, options, reports)
+    return reports
 
 
 def _unless_as_rebuilt(
@@ -331,6 +340,11 @@ def _repair(
     txn = pack_aborted(_producers_of(files, base, options).aborted) if has_markers else b""
     if txn or files.has(FileKind.TXN_INDEX, base):
         contents[FileKind.TXN_INDEX] = txn
+    # With `force` nothing was checked. An index that stays as it is needs no other look.
+    if not reports and any(
+        files.has(kind, base) and not _holds(files.file(kind, base), data) for kind, data in contents.items()
+    ):
+        reports = _checked(task, files, options)
     done = [
         _write(files.file(kind, base), reports.get(kind) or _missing(files, kind, base), data, options)
         for kind, data in contents.items()
