@@ -101,13 +101,16 @@ class SegmentReport:
 
 @dataclass(frozen=True, slots=True)
 class SegmentTask:
-    """One segment to check or rebuild; `is_gzipped` if it is a `.log.gz`, which is only read."""
+    """One segment to check or rebuild. `is_gzipped` means a `.log.gz`, which is only read, and `is_held` that
+    a process holds the log directory.
+    """
 
     directory: str
     base_offset: int
     active: bool
     size_bytes: int
     is_gzipped: bool = False
+    is_held: bool = False
 
     @property
     def path(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -29,7 +30,7 @@ from klog.storage.repair.recovery_plan import RecoveryPlan, RecoverySettings
 from klog.storage.repair.verify_damage import judged
 from klog.storage.repair.verify_log_directory import verify_log_directory, verify_together
 from klog.storage.repair.verify_partition import PartitionFacts, verify_partition
-from klog.storage.repair.verify_segment import ALLOCATED_IN_FULL, SegmentFacts, verify_segment
+from klog.storage.repair.verify_segment import SegmentFacts, verify_segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +56,11 @@ def scope_of(paths: Iterable[str]) -> Scope:
     found: list[Target] = []
     tasks: list[SegmentTask] = []
     unreadable: list[Problem] = []
+    is_held = functools.cache(lambda log_directory: holder_of(log_directory) is not None)
     for target in targets(named, gzipped=True):
         try:
-            tasks += tasks_of(target.directory, target.base_offset)
+            held = is_held(log_directory_of(target.directory))
+            tasks += [replace(task, is_held=held) for task in tasks_of(target.directory, target.base_offset)]
             tasks += _gzipped_tasks_of(target.directory, target.base_offset)
         except StorageError as error:
             unreadable.append(Problem(target.directory, error.what, OFFLINE, error.cure or ""))
@@ -104,10 +107,6 @@ def verify(
     results = _segments(scope, options, deep, max_decompressed_bytes, processes, on_bytes)
     for task, segment in zip(scope.tasks, results, strict=True):
         read.setdefault(task.directory, {})[task.base_offset] = segment
-    held = {path for path in set(map(log_directory_of, read)) if holder_of(path) is not None}
-    for path, of_partition in read.items():
-        if log_directory_of(path) in held:
-            of_partition.update((base, _in_use(facts)) for base, facts in list(of_partition.items()))
     for target in scope.targets:
         segments = read.get(target.directory, {})
         if target.base_offset is not None:
@@ -120,11 +119,6 @@ def verify(
         here = [facts for facts in partitions if os.path.dirname(facts.path) == os.path.normpath(directory)]
         yield from verify_log_directory(directory, here)
     yield from verify_together(scope.log_directories)
-
-
-def _in_use(facts: SegmentFacts) -> SegmentFacts:
-    """The facts of a segment that a broker has open: it allocates the indexes that it writes to in full."""
-    return replace(facts, problems=tuple(each for each in facts.problems if each.what != ALLOCATED_IN_FULL))
 
 
 def _one_segment(directory: str, facts: SegmentFacts, options: RebuildOptions) -> list[Problem]:

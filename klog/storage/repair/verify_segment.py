@@ -41,7 +41,7 @@ MAX_PROBLEMS_PER_SEGMENT: Final = 1000
 KEEPS: Final = "keeps it, for the checksum holds; consumers fail there or get wrong offsets"
 _KEEPS_CURE: Final = "copy the partition from another replica; nothing here can restore the batch"
 _COPY: Final = ("does not read gzip copies", "unpack it; then verify says what recovery would do")
-ALLOCATED_IN_FULL: Final = "is allocated in full: the broker did not stop cleanly"
+_ALLOCATED_IN_FULL: Final = "is allocated in full: the broker did not stop cleanly"
 _BROKEN_INDEX: Final = "trusts it after a clean stop (reads go wrong); rebuilds it after an unclean one"
 
 
@@ -159,7 +159,7 @@ def verify_segment(
         task.base_offset,
         next_offset,
         tuple(found.problems),
-        tuple(problem for report in indexes for problem in _index_problems(report)),
+        tuple(problem for report in indexes for problem in _index_problems(report, is_held=task.is_held)),
         tuple(epochs),
         has_producers,
         is_suspicious=not task.is_gzipped and (is_suspicious or bool(found.problems)),
@@ -206,9 +206,10 @@ def _check_records(reader: SegmentReader, found: _Collector) -> None:
         found.add(what, "looks up times and expires the segment by the batch's", "", position)
 
 
-def _index_problems(report: IndexReport) -> list[Problem]:
-    if report.is_allocated_in_full:
-        return [note(report.path, ALLOCATED_IN_FULL, "cuts it to its entries when it closes it", RECOVER)]
+def _index_problems(report: IndexReport, *, is_held: bool) -> list[Problem]:
+    """`is_held` means that a broker may have the index open: it allocates those that it writes to in full."""
+    if report.is_allocated_in_full and not is_held:
+        return [note(report.path, _ALLOCATED_IN_FULL, "cuts it to its entries when it closes it", RECOVER)]
     if report.status is IndexStatus.VALID:
         return []
     what = report.what or ""

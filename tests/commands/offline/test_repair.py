@@ -309,6 +309,19 @@ def test_a_directory_that_a_broker_has_open_is_refused(log_directory: Path) -> N
     assert "holds this log directory" in done.stderr
 
 
+@pytest.mark.parametrize("named", ["log directory", "partition", "segment"])
+def test_indexes_that_a_broker_has_open_may_be_allocated_in_full(named: str, tmp_path: Path) -> None:
+    directory = tmp_path / "b-0"
+    shutil.copytree(Corpus("corrupt-k39").log_dir().partition("c-b.intact-0").path, directory)
+    index = directory / "00000000000000000025.index"
+    index.write_bytes(index.read_bytes() + bytes(800))
+    path = {"log directory": tmp_path, "partition": directory, "segment": index.with_suffix(".log")}[named]
+    with (tmp_path / ".lock").open("w") as lock:
+        fcntl.lockf(lock, fcntl.LOCK_EX)
+        assert "allocated in full" not in klog("verify", path).stdout
+    assert f"{index}: is allocated in full" in klog("verify", path).stdout
+
+
 def test_the_quarantine_must_be_outside_of_log_directories(log_directory: Path) -> None:
     done = klog("recover", "--yes", "--quarantine", log_directory / "cut", log_directory)
     assert done.returncode == 2
