@@ -136,9 +136,11 @@ def changed_config(
 
 def _text(quota: Quota, value: float) -> str:
     if not quota.is_whole:
+        if math.isnan(value):
+            raise InvalidQuotaError(f"Configuration {quota.value} must be a DOUBLE value")
         return text_of(float(value)) or ""
     name, most = ("INT", INT32_MAX) if quota is Quota.CONNECTION else ("LONG", INT64_MAX)
     whole = min(int(value + _EPSILON), most) if math.isfinite(value) else 0
-    if not abs(whole - value) <= _EPSILON:
+    if abs(whole - value) > _EPSILON:  # a value that is no number counts as 0
         raise InvalidQuotaError(f"Configuration {quota.value} must be a {name} value")
     return str(whole)

@@ -6,6 +6,7 @@ default is `<default>`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from enum import Enum
 from typing import Final, NamedTuple, TypeAlias
@@ -102,10 +103,18 @@ def limits_in(entity: QuotaEntity, config: Mapping[str, str]) -> dict[Quota, flo
     for each in quotas_of(entity):
         text = config.get(each.value)
         if text is not None:
-            try:
-                limits[each] = float(int(text) if each.is_whole else float(text))
-            except ValueError:
+            limit = _number(text, is_whole=each.is_whole)
+            if math.isnan(limit):
                 raise UsageError(
                     f"{each.value} of {entity} is {text!r}, which is no number", cure="set it again"
-                ) from None
+                )
+            limits[each] = limit
     return limits
+
+
+def _number(text: str, *, is_whole: bool) -> float:
+    """A limit; not a number if the text is none."""
+    try:
+        return float(int(text)) if is_whole else float(text)
+    except (ValueError, OverflowError):
+        return math.nan

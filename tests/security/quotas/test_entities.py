@@ -59,7 +59,12 @@ def test_an_address_has_a_limit_for_connections_only() -> None:
     assert limits_in(QuotaEntity("alice"), {"connection_creation_rate": "7"}) == {}
 
 
-@pytest.mark.parametrize("text", ["", "many", "1.5"])
+@pytest.mark.parametrize("text", ["", "many", "1.5", "NaN", "1" + "0" * 400])
 def test_a_limit_that_is_no_whole_number_is_refused_with_its_place(text: str) -> None:
     with pytest.raises(UsageError, match="producer_byte_rate of clients/c"):
         limits_in(QuotaEntity(client_id="c"), {"producer_byte_rate": text})
+
+
+def test_a_percentage_that_is_not_a_number_is_refused() -> None:
+    with pytest.raises(UsageError, match="request_percentage of users/u is 'NaN'"):
+        limits_in(QuotaEntity("u"), {"request_percentage": "NaN"})

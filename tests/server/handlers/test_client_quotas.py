@@ -151,7 +151,7 @@ def test_a_change_that_is_only_checked_changes_nothing(cluster: AdminCluster) ->
         ),
         ({"user": "u"}, {"producer_byte_rate": 1.5}, "Configuration producer_byte_rate must be a LONG value"),
         ({"user": "u"}, {"producer_byte_rate": -1}, "Configuration producer_byte_rate must be a LONG value"),
-        ({"user": "u"}, {"producer_byte_rate": float("nan")}, "must be a LONG value"),
+        ({"user": "u"}, {"request_percentage": float("nan")}, "must be a DOUBLE value"),
         ({"user": "u"}, {"producer_byte_rate": float("inf")}, "must be a LONG value"),
         ({"ip": None}, {"connection_creation_rate": 2.0**31}, "must be a INT value"),
         ({"ip": None}, {"producer_byte_rate": 1}, "Invalid configuration key producer_byte_rate"),

@@ -61,7 +61,8 @@ class ClientQuotasHandler:
             }
             for entity, values in found.items()
         ]
-        send_answer(request, **error_fields(None), entries=entries)
+        # Kafka's message of success is empty, not null.
+        send_answer(request, error_code=ErrorCode.NONE, error_message="", entries=entries)
 
     def _found(self, wanted: EntityFilter) -> dict[QuotaEntity, Mapping[str, float]]:
         found: dict[QuotaEntity, Mapping[str, float]] = {}
