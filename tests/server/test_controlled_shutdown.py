@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from klog.drivers.controller_requests import Build, Reply
 from klog.formats.errors import KlogError
 from klog.protocol.apis import ApiKey
 from klog.protocol.entity_fields import Entity
@@ -18,7 +19,6 @@ from klog.protocol.interbroker.controlled_shutdown import (
     ControlledShutdownResponse,
     RemainingPartition,
 )
-from klog.server.peers.controller_channel import Build, Reply
 from klog.server.startup.controlled_shutdown import ShutdownSettings, hand_over
 
 

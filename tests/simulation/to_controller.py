@@ -1,27 +1,18 @@
-"""How a simulated broker asks the controller: one request at a time, each until it is answered."""
+"""How a simulated broker asks the controller: `ControllerRequests`, with requests as frames."""
 
 from __future__ import annotations
 
-from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
-from klog.formats.errors import KlogError
-from klog.protocol.errors import RequestTimeoutError
+from klog.drivers.controller_requests import Build, ControllerRequests, ForController, ToBroker
+from klog.drivers.controller_requests import Reply as ReplyOfController
 from klog.protocol.messages import decode_response, encode_request
-from klog.server.peers.controller_channel import LOOKUP_MS, RETRY_MS, Build, Reply, has_moved
+from tests.simulation.driver_loop import DriverLoop, Reply
 from tests.simulation.frames import ask_frame, highest_version
-from tests.simulation.scheduler import US_PER_MS
 
 if TYPE_CHECKING:
     from tests.simulation.broker import SimulatedBroker
-
-
-class _Queued(NamedTuple):
-    api_key: int
-    build: Build
-    reply: Reply
-    deadline_ms: int | None
 
 
 class ToControllerLoop:
@@ -29,50 +20,24 @@ class ToControllerLoop:
 
     def __init__(self, broker: SimulatedBroker) -> None:
         self._broker = broker
-        self._queue: deque[_Queued] = deque()
-        self._is_busy = False
+        self._requests = ControllerRequests(lambda: broker.cache.snapshot)
+        DriverLoop(broker, self._requests, self._send)
 
-    def send(self, api_key: int, build: Build, reply: Reply, *, timeout_ms: int | None = None) -> None:
+    def send(
+        self, api_key: int, build: Build, reply: ReplyOfController, *, timeout_ms: int | None = None
+    ) -> None:
         deadline_ms = None if timeout_ms is None else self._broker.clock_ms() + timeout_ms
-        self._queue.append(_Queued(api_key, build, reply, deadline_ms))
-        if not self._is_busy:
-            self._is_busy = True
-            self._broker.after(0, self._send_first)
+        self._requests.put(ForController(api_key, build, reply, deadline_ms))
 
-    def _send_first(self) -> None:
-        broker = self._broker
-        now_ms = broker.clock_ms()
-        for each in [
-            each for each in self._queue if each.deadline_ms is not None and each.deadline_ms <= now_ms
-        ]:
-            self._queue.remove(each)
-            each.reply(RequestTimeoutError("the controller did not answer in time"))
-        if not self._queue:
-            self._is_busy = False
-            return
-        controller_id = broker.cache.snapshot.controller_id
-        if controller_id is None:
-            self._pause(LOOKUP_MS)
-            return
-        first = self._queue[0]
-        version = highest_version(first.api_key)
+    def _send(self, request: ToBroker, reply: Reply) -> None:
+        api_key = request.wanted.api_key
+        version = highest_version(api_key)
         ask_frame(
-            broker,
-            broker.world.brokers.get(controller_id),
-            first.api_key,
+            self._broker,
+            self._broker.world.brokers.get(request.broker.broker_id),
+            api_key,
             version,
-            (encode_request(first.build(version)),),
-            partial(decode_response, first.api_key),
-            partial(self._answered, first),
+            (encode_request(request.wanted.build(version)),),
+            partial(decode_response, api_key),
+            reply,
         )
-
-    def _pause(self, wait_ms: int) -> None:
-        self._broker.after(wait_ms * US_PER_MS, self._send_first)
-
-    def _answered(self, first: _Queued, answer: Any) -> None:
-        if isinstance(answer, KlogError) or has_moved(answer):
-            self._pause(RETRY_MS)
-            return
-        self._queue.popleft()
-        first.reply(answer)
-        self._send_first()

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from klog.config.broker import BrokerConfig
+from klog.drivers.controller_requests import Build, Reply
 from klog.formats.errors import KlogError
 from klog.protocol.apis import ApiKey
 from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.interbroker.controlled_shutdown import ControlledShutdownRequest
 from klog.server.peers.broker_messages import known_error
-from klog.server.peers.controller_channel import Build, Reply
 
 _log = logging.getLogger(__name__)
 
