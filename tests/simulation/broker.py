@@ -32,7 +32,6 @@ from klog.replication.replica_manager import ReplicaManager
 from klog.security.quotas.client_quotas import ClientQuotas
 from klog.server.counters.topic_stats import BrokerTopicStats
 from klog.server.handlers.cluster.api_versions import ApiVersionsHandler
-from klog.server.handlers.cluster.control import ControlHandler
 from klog.server.handlers.data.fetch_sessions import FetchSessions
 from klog.server.handlers.partition_lookup import PartitionLookup
 from klog.server.logs.cleaning import ServedLogs, open_cleaner
@@ -151,14 +150,6 @@ class SimulatedBroker:
         follow(self)
         self.isr = IsrLoop(self)
         self.lookup = PartitionLookup(self.replicas, self.cache)
-        self._control = ControlHandler(
-            self.replicas,
-            self.cache,
-            self.purgatories.topics,
-            self.purgatories.elections,
-            lambda: self.epoch,
-            lambda keys: self.coordinators.partitions_deleted(keys),  # noqa: PLW0108 (they are opened next)
-        )
         self.log_dir_moves = LogDirMoves(
             self.logs,
             self.cleaner,
@@ -314,12 +305,6 @@ class SimulatedBroker:
     def close(self) -> None:
         for broker_id in list(self._senders):
             self.remove_broker(broker_id)
-
-    # -- the controller's requests ---------------------------------------------------------------------------
-
-    def obey(self, request: ControlRequest, answer: Answer) -> None:
-        """The controller sends a request."""
-        answer(self._control.carry_out(request))
 
     # -- the listener of the log manager ---------------------------------------------------------------------
 

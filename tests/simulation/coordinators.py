@@ -147,7 +147,6 @@ class Coordinators:
             writing,
             cast(Any, verifier),
         )
-        self.partitions_deleted = self.group_coordinator.partitions_deleted
         broker.replicas.add_listener(self._transaction_coordinator.roles_changed)
         broker.replicas.add_listener(self.group_coordinator.roles_changed)
         if broker.world.has_coordinators:
