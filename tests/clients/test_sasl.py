@@ -12,15 +12,17 @@ import aiokafka.errors
 import aiokafka.helpers
 import confluent_kafka
 import kafka
-import kafka.errors
 import pytest
 
+from klog.admin import connect
+from klog.admin.requests.scram_users import ScramMechanism, alter_users, salted
+from klog.admin.settings import ClientSettings, parse_bootstrap
 from tests.peers.broker import free_port
 from tests.server.network.servers import TLS_FILES
 from tests.swap.klog_process import KlogBroker
 
 TIMEOUT_S = 30
-MECHANISMS = ("PLAIN",)
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 PROTOCOLS = ("SASL_PLAINTEXT", "SASL_SSL")
 PASSWORD = "wonder, land"
 CERTIFICATE = TLS_FILES / "certificate.pem"
@@ -66,9 +68,18 @@ def klog(tmp_path_factory) -> Iterator[Secured]:
     with Secured(work, config) as broker:
         broker.port = plain
         broker.start()
+        set_password(broker, "alice", PASSWORD)
         yield broker
         assert "Traceback" not in broker.log_text
         assert PASSWORD not in broker.log_text
+
+
+def set_password(broker: KlogBroker, user: str, password: str) -> None:
+    """Through the listener that wants no login."""
+    address = parse_bootstrap(f"localhost:{broker.port}")
+    with connect.cluster(ClientSettings(address)) as cluster:
+        for mechanism in ScramMechanism:
+            alter_users(cluster, [salted(user, password, mechanism, b"s" * 16)])
 
 
 def of_librdkafka(access: Access, topic: str) -> bytes | None:
@@ -103,7 +114,7 @@ def of_librdkafka(access: Access, topic: str) -> bytes | None:
         consumer.close()
 
 
-def of_kafka_python(access: Access, topic: str) -> bytes | None:
+def of_kafka_python(access: Access, topic: str) -> bytes:
     settings = {
         "bootstrap_servers": access.bootstrap,
         "security_protocol": access.protocol,
@@ -111,12 +122,8 @@ def of_kafka_python(access: Access, topic: str) -> bytes | None:
         "sasl_plain_username": "alice",
         "sasl_plain_password": access.password,
         "ssl_cafile": str(CERTIFICATE),
-        "bootstrap_timeout_ms": 3000,  # it tries again, also after a wrong password
     }
-    try:
-        producer = kafka.KafkaProducer(**settings)
-    except kafka.errors.KafkaError:
-        return None
+    producer = kafka.KafkaProducer(**settings)
     producer.send(topic, b"of kafka-python", partition=0).get(TIMEOUT_S)
     producer.close()
     consumer = kafka.KafkaConsumer(**settings, auto_offset_reset="earliest", group_id=None)
@@ -176,7 +183,7 @@ def test_a_client_logs_in_writes_and_reads(klog: Secured, client: str, protocol:
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", sorted(CLIENTS.keys() - {"kafka-python"}))  # that tries for 30 s
 def test_a_client_with_a_wrong_password_is_told_at_once(klog: Secured, client: str, mechanism: str) -> None:
     assert CLIENTS[client](klog.access("SASL_PLAINTEXT", mechanism, "guess"), "t") is None
     assert "Failed authentication with" in klog.log_text

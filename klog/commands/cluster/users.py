@@ -131,10 +131,16 @@ def set_password(
     mechanism: list[str] | None = _MECHANISMS,
     iterations: int = optional(4096, "Rounds of hashing.", metavar="N", least=4096, most=16384),
     password_file: Path | None = optional(None, "A file whose first line is the password.", metavar="FILE"),
+    broker_config: Path | None = optional(
+        None, "A broker's properties file: write into its metadata.", "--broker-config", metavar="FILE"
+    ),
 ) -> None:
     """Set the password of a user, who need not exist. It is asked for twice, or read from a file or a pipe.
 
     Only salted hashes are sent. A password is never taken from the command line, which others can see.
+
+    With --broker-config no broker is asked, for instance before the first start of a cluster whose clients
+    all have to log in. A broker with metadata of its own must not run meanwhile.
 
     Examples:
 
@@ -142,18 +148,45 @@ def set_password(
 
         klog users set-password alice --password-file alice.txt --mechanism SCRAM-SHA-256
 
+        klog users set-password admin --broker-config server.properties
+
         pass show kafka/alice | klog users set-password alice
     """
     from klog.admin.requests.scram_users import ScramMechanism, alter_users
 
     wanted = [mechanism_of(each) for each in mechanism or ()] or [ScramMechanism.SCRAM_SHA_512]
     password = _password(user, password_file)
-    with connection.cluster() as cluster:
-        for each in () if change.dry_run else wanted:  # KRaft refuses two changes of a user in one request
-            alter_users(cluster, [_credential(user, password, each, iterations)])
+    if broker_config is not None:
+        _write_into_metadata(broker_config, user, password, wanted, iterations, dry_run=change.dry_run)
+    else:
+        with connection.cluster() as cluster:
+            for each in (
+                () if change.dry_run else wanted
+            ):  # KRaft refuses two changes of a user in one request
+                alter_users(cluster, [_credential(user, password, each, iterations)])
     titles = ", ".join(each.title for each in wanted)
     done = f"the password of {titles} {'would be' if change.dry_run else 'was'} set"
     change.conclude([Outcome(user, {"user": user, "mechanisms": [each.title for each in wanted]}, done)])
+
+
+def _write_into_metadata(
+    file: Path, user: str, password: str, mechanisms: list[ScramMechanism], iterations: int, *, dry_run: bool
+) -> None:
+    import secrets
+
+    from klog.security.authentication.scram_credentials import credential_of_password
+    from klog.server.startup.config_reading import read_config
+    from klog.server.startup.first_users import set_credentials
+
+    config = read_config(str(file), ())
+    credentials = {
+        each.title: credential_of_password(
+            each.title, password, secrets.token_urlsafe(_SALT_BYTES).encode(), iterations
+        )
+        for each in mechanisms
+    }
+    if not dry_run:
+        set_credentials(config, user, credentials)
 
 
 def _credential(user: str, password: str, mechanism: ScramMechanism, iterations: int) -> Upsertion:

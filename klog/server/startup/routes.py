@@ -61,6 +61,7 @@ from klog.server.handlers.groups.transactional_offsets import TransactionalOffse
 from klog.server.handlers.groups.tree_offsets import TreeOffsets
 from klog.server.handlers.partition_lookup import PartitionLookup
 from klog.server.handlers.security import sasl
+from klog.server.handlers.security.scram_users import ScramUsersHandler
 from klog.server.handlers.topics.auto_creation import AutoTopicCreation
 from klog.server.handlers.topics.create_partitions import CreatePartitionsHandler
 from klog.server.handlers.topics.create_topics import CreateTopicsHandler
@@ -131,7 +132,7 @@ def routes(parts: HandlerServices) -> Mapping[int, Route]:
         **_topic_routes(parts, creator, creation),
         **_config_routes(parts),
         **_control_routes(parts),
-        **_security_routes(),
+        **_security_routes(parts),
     }
 
 
@@ -322,8 +323,11 @@ def _config_routes(parts: HandlerServices) -> dict[int, Route]:
     }
 
 
-def _security_routes() -> dict[int, Route]:
+def _security_routes(parts: HandlerServices) -> dict[int, Route]:
+    users = ScramUsersHandler(parts.store, lambda: parts.controller.is_active)
     return {
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: Route(users.describe),
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS: Route(users.alter),
         ApiKey.SASL_HANDSHAKE: Route(sasl.shake_hands, may_block=False),
         ApiKey.SASL_AUTHENTICATE: Route(sasl.authenticate, may_block=False),
     }

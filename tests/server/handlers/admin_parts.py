@@ -44,6 +44,7 @@ from klog.server.handlers.configs.describe_configs import DescribeConfigsHandler
 from klog.server.handlers.configs.list_config_resources import ListConfigResourcesHandler
 from klog.server.handlers.configs.loggers import Loggers
 from klog.server.handlers.request_charge import RequestCharge
+from klog.server.handlers.security.scram_users import ScramUsersHandler
 from klog.server.handlers.topics.auto_creation import AutoTopicCreation
 from klog.server.handlers.topics.create_partitions import CreatePartitionsHandler
 from klog.server.handlers.topics.create_topics import CreateTopicsHandler
@@ -180,6 +181,7 @@ class AdminCluster:
         loggers = Loggers("klog.made.for.tests")
         listeners = read_listeners(self.config)
         reassignments = PartitionReassignmentsHandler(self._put)
+        users = ScramUsersHandler(store, is_controller)
         alter = AlterConfigsHandler(
             ME, store, cache, config, lambda changed: plan(changed, listeners) and None, loggers
         )
@@ -205,6 +207,8 @@ class AdminCluster:
             ApiKey.ALTER_PARTITION_REASSIGNMENTS: SimpleNamespace(handle=reassignments.alter),
             ApiKey.LIST_PARTITION_REASSIGNMENTS: SimpleNamespace(handle=reassignments.list),
             ApiKey.ALTER_PARTITION: SimpleNamespace(handle=of_brokers.alter_partition),
+            ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: SimpleNamespace(handle=users.describe),
+            ApiKey.ALTER_USER_SCRAM_CREDENTIALS: SimpleNamespace(handle=users.alter),
             ApiKey.CONTROLLED_SHUTDOWN: SimpleNamespace(handle=of_brokers.shut_down),
             ApiKey.ALLOCATE_PRODUCER_IDS: SimpleNamespace(handle=of_brokers.allocate_producer_ids),
         }
