@@ -19,6 +19,7 @@ from klog.replication.fetching.partition_fetch import Mode, PartitionFetch
 from klog.replication.fetching.values import FetchSettings, FetchStart
 from klog.replication.partition import Replicas
 from klog.storage.log.append_values import AppendError, UnexpectedOffsetError
+from klog.storage.log.disk_guard import NoSegmentError
 
 _log = logging.getLogger(__name__)
 
@@ -120,6 +121,8 @@ class FetchedPartitions:
             self.delay(key, now_ms)  # its removal from this fetcher is under way
         elif isinstance(error, AppendError) and not isinstance(error, UnexpectedOffsetError):
             _log.error("%s: the records from broker %d are damaged: %s", key, self.leader_id, error)
+            self.delay(key, now_ms)
+        elif isinstance(error, NoSegmentError):
             self.delay(key, now_ms)
         else:
             self.fail(key, str(error))

@@ -10,6 +10,10 @@ from klog.formats.errors import ChecksumCodeError, StorageError
 from klog.storage.log.log_values import GuardedLog
 
 
+class NoSegmentError(StorageError):
+    """The process has no descriptors or no memory left for a new segment. The log is as it was, and open."""
+
+
 class LogClosedError(StorageError):
     """The log has been closed: it was deleted, or its directory has failed."""
 
@@ -46,6 +50,8 @@ def on_disk(
                 return method(log, *args, **kwargs)
             except ChecksumCodeError as wrong:
                 raise unusable(log, wrong) from wrong
+            except NoSegmentError:
+                raise
             except (OSError, StorageError) as error:
                 log.fail(error)
                 raise

@@ -124,8 +124,8 @@ class _IndexFile:
             self._resize(self.entries * self.entry.size, mapped=False)
 
     def _resize(self, size_bytes: int, *, mapped: bool) -> None:
-        self.release()
         descriptor = os.open(self.path, os.O_RDWR)
+        self.release()
         try:
             os.ftruncate(descriptor, size_bytes)
             if mapped and size_bytes:

@@ -11,6 +11,7 @@ cannot be trusted then: it is closed, and `background` is notified, which takes 
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterable
 
@@ -21,7 +22,8 @@ from klog.formats.names import FileKind, TopicPartition
 from klog.kernel.markers import marker_of_batch
 from klog.storage.log.append_values import AppendError, Origin, Validated
 from klog.storage.log.batch_run import BatchRun, has_producers
-from klog.storage.log.disk_guard import on_disk, require_open, unusable
+from klog.storage.log.descriptors import are_exhausted
+from klog.storage.log.disk_guard import NoSegmentError, on_disk, require_open, unusable
 from klog.storage.log.follower_batches import FollowedRun, followed_run, follower_batches
 from klog.storage.log.log_values import AppendInfo, Background, LogState
 from klog.storage.log.open_file import sync_file
@@ -34,6 +36,8 @@ from klog.storage.log.validation import validate
 from klog.storage.log.verification import UNCHECKED
 
 __all__ = ["AppendInfo", "PartitionLog"]
+
+_log = logging.getLogger(__name__)
 
 
 class PartitionLog(ReadableLog):
@@ -116,6 +120,8 @@ class PartitionLog(ReadableLog):
             return self._append_as_leader(data, leader_epoch, now_ms, origin, guard)
         except ChecksumCodeError as wrong:
             raise unusable(self, wrong) from wrong
+        except NoSegmentError:
+            raise
         except (OSError, StorageError) as error:
             self.fail(error)
             raise
@@ -260,7 +266,10 @@ class PartitionLog(ReadableLog):
 
     @on_disk
     def roll(self, base_offset: int = 0) -> LogSegment:
-        """Start a new active segment at the log's end, or at `base_offset` beyond it; returns it."""
+        """Start a new active segment at the log's end, or at `base_offset` beyond it; returns it.
+
+        Raises `NoSegmentError` if only descriptors or memory are missing: that is no failure of the disk.
+        """
         base = max(base_offset, self.log_end_offset)
         old = self.segments.active
         if old.base_offset == base:
@@ -269,13 +278,40 @@ class PartitionLog(ReadableLog):
             # Empty, but full, because an index is too small for one entry. Like Kafka, create it again.
             self.segments.remove([old])
             unlink(old)
+            self._new_segment(base)
+            self._take_snapshot(base)
         else:
-            old.finish()
-        self._new_segment(base)
-        self.producers.end_offset = base
-        self._snapshots.take(base, self.producers)
+            self._follow_with_new(old, base)
         self._background.flush(self, base)
         return self.segments.active
+
+    def _follow_with_new(self, old: LogSegment, base_offset: int) -> None:
+        new = None
+        try:
+            new = new_segment(self.directory, base_offset, self.config, self._clock_ms())
+            old.finish()
+            self._take_snapshot(base_offset)
+        except OSError as error:
+            self.producers.end_offset = self.log_end_offset
+            if new is not None:
+                unlink(new)
+            if not are_exhausted(error):
+                raise
+            if new is not None:
+                old.activate()
+            refused = NoSegmentError(
+                f"no new segment can be begun: {error.strerror}",
+                file=self.directory,
+                cure="appends are refused until there is room; see ulimit -n and ulimit -v",
+            )
+            _log.error("%s", refused)
+            raise refused from error
+        self.segments.add(new)
+        self._roll_ms = self._next_roll_ms()
+
+    def _take_snapshot(self, base_offset: int) -> None:
+        self.producers.end_offset = base_offset
+        self._snapshots.take(base_offset, self.producers)
 
     def _new_segment(self, base_offset: int) -> None:
         self.segments.add(new_segment(self.directory, base_offset, self.config, self._clock_ms()))

@@ -60,13 +60,20 @@ class Segments:
 
 
 def new_segment(directory: str, base_offset: int, config: TopicConfig, now_ms: int) -> LogSegment:
-    """Create an active segment. Raises `OSError`."""
-    for kind in _FILE_KINDS:
-        # Files of that name were left by a crash or a truncation and are not part of the log.
-        remove_file(os.path.join(directory, segment_file(kind, base_offset)))
-    segment = LogSegment(directory, base_offset, config, now_ms)
-    segment.preallocate()
-    segment.activate()
+    """Create an active segment. Raises `OSError`; then none of its files is left."""
+    paths = [os.path.join(directory, segment_file(kind, base_offset)) for kind in _FILE_KINDS]
+    # Files of that name were left by a crash or a truncation and are not part of the log.
+    _remove_files(paths)
+    segment: LogSegment | None = None
+    try:
+        segment = LogSegment(directory, base_offset, config, now_ms)
+        segment.preallocate()
+        segment.activate()
+    except OSError:
+        if segment is not None:
+            segment.release()
+        _remove_files(paths)
+        raise
     return segment
 
 
@@ -92,8 +99,12 @@ def discard(segments: Iterable[LogSegment], *, newest_first: bool) -> list[str]:
 def unlink(segment: LogSegment) -> None:
     """Remove the files of a segment. Raises `OSError`."""
     segment.release()
-    for kind in _FILE_KINDS:
-        remove_file(segment.path(kind))
+    _remove_files(segment.path(kind) for kind in _FILE_KINDS)
+
+
+def _remove_files(paths: Iterable[str]) -> None:
+    for path in paths:
+        remove_file(path)
 
 
 def remove_file(path: str) -> None:

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import errno
+import mmap
+import os
 import resource
+import struct
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from klog.formats.errors import StorageError
 from klog.storage.log import descriptors
 from klog.storage.log.descriptors import DescriptorsError
-from tests.storage.log.building import append, idempotent
+from klog.storage.log.disk_guard import NoSegmentError
+from tests.storage.log import building
+from tests.storage.log.building import Later, append, idempotent
 from tests.storage.log.managing import Managed, new_log, partition
 
 
@@ -114,3 +121,71 @@ def test_without_a_limit_there_is_always_room(monkeypatch: pytest.MonkeyPatch) -
     limit(monkeypatch, resource.RLIM_INFINITY)
     assert descriptors.room_for_logs() > 1 << 40
     assert not descriptors.only_spare_left()
+
+
+class Exhausted:
+    """The calls that need a descriptor or memory: from the one with this number on, so many of them fail."""
+
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, number: int, error: int, calls: int = 1 << 30
+    ) -> None:
+        self.calls = 0
+        for module, name in ((os, "open"), (mmap, "mmap")):
+            monkeypatch.setattr(module, name, self._failing(getattr(module, name), number, error, calls))
+
+    def _failing(self, call: Callable[..., Any], number: int, error: int, calls: int) -> Callable[..., Any]:
+        def called(*arguments: Any, **options: Any) -> Any:
+            self.calls += 1
+            if number <= self.calls < number + calls:
+                raise OSError(error, os.strerror(error))
+            return call(*arguments, **options)
+
+        return called
+
+
+@pytest.mark.parametrize("follows", [False, True], ids=["leader", "follower"])
+@pytest.mark.parametrize("error", [errno.EMFILE, errno.ENOMEM])
+@pytest.mark.parametrize("number", range(1, 10))
+def test_a_log_that_cannot_begin_a_segment_stays_as_it_is_and_online(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, error: int, follows: bool
+) -> None:
+    background = Later()
+    log = building.new_log(tmp_path, {"segment.bytes": "200"}, background=background)
+    for sequence in range(2):
+        append(log, idempotent(sequence))
+
+    def again() -> None:
+        if follows:
+            fetched = idempotent(2, base_offset=2)
+            struct.pack_into(">i", fetched, 12, 0)
+            log.append_as_follower(fetched, 0, building.NOW_MS)
+        else:
+            append(log, idempotent(2))
+
+    segments, files = log.segments.bases, sorted(os.listdir(log.directory))
+    with monkeypatch.context() as patch:
+        # What is done after the new segment was made is undone, which needs what it had.
+        Exhausted(patch, number, error, 1 if number > 7 else 1 << 30)
+        with pytest.raises(NoSegmentError, match="no new segment can be begun"):
+            again()
+    assert (log.closed, background.failures, log.log_end_offset) == (False, [], 2)
+    assert (log.segments.bases, sorted(os.listdir(log.directory))) == (segments, files)
+    again()
+    assert (log.log_end_offset, log.segments.bases) == (3, [0, 2])
+    assert (Path(log.directory) / f"{2:020d}.snapshot").exists()
+    loaded, _ = building.reload(log, tmp_path)
+    assert loaded.log_end_offset == 3
+
+
+def test_an_error_of_the_disk_while_a_segment_is_begun_takes_the_log_offline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    background = Later()
+    log = building.new_log(tmp_path, {"segment.bytes": "200"}, background=background)
+    for sequence in range(2):
+        append(log, idempotent(sequence))
+    Exhausted(monkeypatch, 1, errno.EIO)
+    with pytest.raises(OSError, match="Input/output error"):
+        append(log, idempotent(2))
+    assert log.closed
+    assert len(background.failures) == 1
