@@ -31,12 +31,18 @@ class Refused(NamedTuple):
     harmless: tuple[str, ...] = ()
 
 
+ACL_AUTHORIZER: Final = "kafka.security.authorizer.AclAuthorizer"
+"""Kafka's class that means klog's own authoriser: the rules and the ACLs in the tree are the same."""
+
 _DEFAULT_PRINCIPALS: Final = "org.apache.kafka.common.security.authenticator.defaultkafkaprincipalbuilder"
 _DEFAULT_ENGINE: Final = "org.apache.kafka.common.security.ssl.defaultsslenginefactory"
 
 REFUSED: Final[Mapping[str, Refused]] = {
     "alter.config.policy.class.name": Refused("changes of configs would not be checked by it"),
-    "authorizer.class.name": Refused("ACLs would not be enforced: every client could do everything"),
+    "authorizer.class.name": Refused(
+        f"it has {ACL_AUTHORIZER} only, and without one every client could do everything",
+        (ACL_AUTHORIZER.lower(),),
+    ),
     "client.quota.callback.class": Refused("clients would not be limited by it"),
     "create.topic.policy.class.name": Refused("new topics would not be checked by it"),
     "principal.builder.class": Refused("clients would not be identified by it", (_DEFAULT_PRINCIPALS,)),
@@ -56,6 +62,7 @@ REFUSED: Final[Mapping[str, Refused]] = {
 
 _SERVED: Final = (
     "advertised.listeners",
+    "allow.everyone.if.no.acl.found",
     "auto.create.topics.enable",
     "config.providers",
     "connection.failed.authentication.delay.ms",
@@ -96,13 +103,13 @@ _SERVED: Final = (
     "ssl.key.password",
     "ssl.keystore.*",
     "ssl.truststore.*",
+    "super.users",
     "transaction.partition.verification.enable",
     "transaction.state.log.min.isr",
     "transaction.state.log.replication.factor",
     "unclean.leader.election.enable",
 )
 _NO_EFFECT: Final = (
-    "allow.everyone.if.no.acl.found",
     "authorizer.zookeeper.*",
     "control.plane.listener.name",
     "delegation.token.*",
@@ -112,7 +119,6 @@ _NO_EFFECT: Final = (
     "ssl.principal.mapping.rules",
     "ssl.protocol",
     "ssl.secure.random.implementation",
-    "super.users",
     "zookeeper.clientCnxnSocket",
     "zookeeper.ssl.*",
 )

@@ -165,6 +165,9 @@ SERVED: Final[Mapping[int, Api]] = MappingProxyType(
             _kio(ApiKey.ADD_OFFSETS_TO_TXN, 0, 4, 3),
             _kio(ApiKey.END_TXN, 0, 4, 3),
             _kio(ApiKey.TXN_OFFSET_COMMIT, 0, 4, 3),
+            _kio(ApiKey.DESCRIBE_ACLS, 0, 3, 2, kio_from=1),
+            _kio(ApiKey.CREATE_ACLS, 0, 3, 2, kio_from=1),
+            _kio(ApiKey.DELETE_ACLS, 0, 3, 2, kio_from=1),
             _kio(ApiKey.DESCRIBE_CONFIGS, 0, 4, 4, kio_from=1),
             _kio(ApiKey.ALTER_CONFIGS, 0, 2, 2),
             _kio(ApiKey.ALTER_REPLICA_LOG_DIRS, 0, 2, 2, kio_from=1),
@@ -203,9 +206,6 @@ SPOKEN: Final[Mapping[int, Api]] = MappingProxyType(
         **{
             int(api.key): api
             for api in (
-                _kio(ApiKey.DESCRIBE_ACLS, 1, 3, 2),
-                _kio(ApiKey.CREATE_ACLS, 1, 3, 2),
-                _kio(ApiKey.DELETE_ACLS, 1, 3, 2),
                 _kio(ApiKey.DESCRIBE_QUORUM, 0, 2, 0),
                 _kio(ApiKey.DESCRIBE_CLUSTER, 0, 2, 0),
                 _kio(ApiKey.UNREGISTER_BROKER, 0, 0, 0),

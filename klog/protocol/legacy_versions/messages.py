@@ -41,6 +41,16 @@ _DIFFERENCES: Final[Mapping[tuple[ApiKey, int], Mapping[str, _Difference]]] = {
         "CreateTopicsResponse": _NO_THROTTLE_TIME,
     },
     (ApiKey.CREATE_TOPICS, 1): {"CreateTopicsResponse": _NO_THROTTLE_TIME},
+    # Literal patterns only (before KIP-290).
+    (ApiKey.DESCRIBE_ACLS, 0): {
+        "DescribeAclsRequest": _Difference(without=("pattern_type_filter",)),
+        "DescribeAclsResource": _Difference(without=("pattern_type",)),
+    },
+    (ApiKey.CREATE_ACLS, 0): {"AclCreation": _Difference(without=("resource_pattern_type",))},
+    (ApiKey.DELETE_ACLS, 0): {
+        "DeleteAclsFilter": _Difference(without=("pattern_type_filter",)),
+        "DeleteAclsMatchingAcl": _Difference(without=("pattern_type",)),
+    },
     # Offsets in ZooKeeper.
     (ApiKey.OFFSET_COMMIT, 0): {
         "OffsetCommitRequest": _Difference(("generation_id_or_member_epoch", "member_id", "retention_time")),

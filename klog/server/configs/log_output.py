@@ -9,6 +9,7 @@ import time
 from typing import Final, TextIO
 
 from klog.formats.visible import visible
+from klog.security.authorization.audit import LOGGER as AUDIT_LOGGER
 
 _LEVEL_COLOURS: Final = {
     logging.WARNING: "\x1b[33m",
@@ -64,5 +65,6 @@ def configure_logging(*, as_json: bool, quiet: bool, stream: TextIO | None = Non
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
-    logging.getLogger("klog").setLevel(logging.WARNING if quiet else logging.INFO)
+    for name in ("klog", AUDIT_LOGGER):
+        logging.getLogger(name).setLevel(logging.WARNING if quiet else logging.INFO)
     logging.getLogger("kazoo").setLevel(logging.ERROR)  # klog's own store logs what kazoo reports

@@ -28,6 +28,8 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 
 def entity_of(request: Request) -> Entity:
     """The request's entity. Raises `MalformedMessageError`."""
+    if request.entity is not None:
+        return request.entity
     return decode_request(request.api_key, request.api_version, request.body)
 
 
@@ -38,6 +40,8 @@ def milliseconds(duration: timedelta) -> int:
 
 def answer_of(request: Request, /, **values: Value) -> Entity:
     """The whole answer, unthrottled."""
+    if request.amend is not None:
+        values = dict(request.amend(values))
     return build(response_class(request.api_key, request.api_version), **{"throttle_time": 0, **values})
 
 

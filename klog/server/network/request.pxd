@@ -1,5 +1,6 @@
 cdef class Request:
     cdef object _client
+    cdef public object amend
     cdef public object answered
     cdef public object answered_ns
     cdef public object api_key
@@ -10,6 +11,7 @@ cdef class Request:
     cdef public object closes
     cdef public object connection
     cdef public object correlation_id
+    cdef public object entity
     cdef public object from_follower
     cdef public object header_end
     cdef public object is_framed

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
 from klog.formats.errors import UsageError
 from klog.protocol.apis import SERVED, ApiKey, api_name
+from klog.protocol.entity_fields import Entity, Value
 from klog.protocol.errors import MalformedMessageError
 from klog.protocol.file_slice import BodyPart
 from klog.protocol.messages import request_is_flexible
@@ -28,6 +29,8 @@ _FLEXIBLE: Final = {
 
 # Given a request and the body of its answer, gives the body that is sent.
 BeforeAnswer = Callable[["Request", Sequence[BodyPart] | None], Sequence[BodyPart] | None]
+# Given the fields of an answer, in all versions, gives those that are sent.
+Amend = Callable[[Mapping[str, Value]], Mapping[str, Value]]
 
 
 class AnswerCounter(Protocol):
@@ -95,10 +98,16 @@ class Request:
     - `before_answer` gets the body of the answer and returns the body that is sent; it may set `throttle_ms`.
     - `on_answered` is called when the answer is about to be sent.
     - `throttle_ms`: for how long the connection is not read after the answer (KIP-219).
+
+    What stands before a handler may set these:
+
+    - `entity` is what the handler reads instead of the body.
+    - `amend` gets the fields of the handler's answer and returns those that are sent.
     """
 
     __slots__ = (
         "_client",
+        "amend",
         "answered",
         "answered_ns",
         "api_key",
@@ -109,6 +118,7 @@ class Request:
         "closes",
         "connection",
         "correlation_id",
+        "entity",
         "from_follower",
         "header_end",
         "is_framed",
@@ -158,6 +168,8 @@ class Request:
         self.charge: Charge | None = None
         self.before_answer: BeforeAnswer | None = None
         self.on_answered: Callable[[], None] | None = None
+        self.entity: Entity | None = None
+        self.amend: Amend | None = None
 
     @property
     def client_id(self) -> str | None:

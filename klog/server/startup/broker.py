@@ -51,6 +51,7 @@ from klog.server.network.sasl import SaslConfig
 from klog.server.peers.broker_channel import Access
 from klog.server.peers.controller_times import ControllerTimes
 from klog.server.peers.registration import Registration
+from klog.server.startup.authorization_opening import open_authorization
 from klog.server.startup.broker_state import BrokerState
 from klog.server.startup.cluster_fit import protocol_reader, require_fit
 from klog.server.startup.controlled_shutdown import ShutdownSettings, hand_over
@@ -238,6 +239,7 @@ class Broker:
         new_cluster_id = encode_uuid(secrets.token_bytes(16))
         self.identity = resolve_identity(self._static, self.logs.identities(), self.store, new_cluster_id)
         self.logs.claim(*self.identity)
+        self.authorization = open_authorization(self._static, self.store, self._clock_ms)
         self._registration = Registration(self.store, self.registration)
 
     def _open_logs(self, closing: ExitStack) -> None:
@@ -262,7 +264,7 @@ class Broker:
         self.logs.load()
         closing.callback(self.logs.stop)
         report_unowned_logs(self.store, self.logs, self.identity.broker_id)
-        report_unenforced_metadata(self.store)
+        report_unenforced_metadata(self.store, enforces_acls=self.authorization is not None)
         closing.callback(self.scheduler.stop)
         self.cleaner = open_cleaner(self.logs, self._directories, self.live.broker(), self._clock_ms)
         if self._static.flag("log.cleaner.enable"):
@@ -385,6 +387,7 @@ class Broker:
             broker_id=self.identity.broker_id,
             cluster_id=self.identity.cluster_id,
             store=self.store,
+            authorization=self.authorization,
             cache=self.cache,
             config=self.live.broker,
             check_config=self._check_config,
@@ -449,6 +452,8 @@ class Broker:
             self._scram_configs.load()
             self._notes.follow()
             self._features.follow()
+            if self.authorization is not None:
+                self.authorization.acls.follow()
 
     # -- changes of configs ----------------------------------------------------------------------------------
 

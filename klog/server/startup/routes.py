@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from klog.config.broker import BrokerConfig
@@ -24,7 +24,9 @@ from klog.server.coordinators.groups import verify_offsets
 from klog.server.coordinators.transaction_coordinator import BrokerTransactions
 from klog.server.counters.request_times import RequestCounters
 from klog.server.counters.topic_stats import BrokerTopicStats
+from klog.server.handlers.access import Access
 from klog.server.handlers.answers import InBackground
+from klog.server.handlers.cluster.acls import AclsHandler
 from klog.server.handlers.cluster.alter_replica_log_dirs import AlterReplicaLogDirsHandler
 from klog.server.handlers.cluster.api_versions import ApiVersionsHandler
 from klog.server.handlers.cluster.control import ControlHandler
@@ -59,6 +61,7 @@ from klog.server.handlers.groups.members import MembersHandler, random_member_id
 from klog.server.handlers.groups.offsets import OFFSETS_IN_GROUPS_FROM, OffsetsHandler
 from klog.server.handlers.groups.transactional_offsets import TransactionalOffsetsHandler
 from klog.server.handlers.groups.tree_offsets import TreeOffsets
+from klog.server.handlers.guards.guarding import guard_routes
 from klog.server.handlers.partition_lookup import PartitionLookup
 from klog.server.handlers.security import sasl
 from klog.server.handlers.security.scram_users import ScramUsersHandler
@@ -76,6 +79,7 @@ from klog.server.handlers.transactions.producers import ProducersHandler
 from klog.server.handlers.transactions.write_markers import WriteTxnMarkersHandler
 from klog.server.logs.log_dir_moves import LogDirMoves
 from klog.server.logs.replica_selection import replica_selector
+from klog.server.startup.authorization_opening import Authorization
 from klog.server.startup.purgatories import Purgatories
 from klog.storage.log.descriptors import room_for_logs
 
@@ -118,10 +122,30 @@ class HandlerServices:
     run_in_background: InBackground
     create_in_background: InBackground
     member_id: Callable[[str], str] = random_member_id
+    authorization: Authorization | None = None
+
+    @property
+    def access(self) -> Access | None:
+        """Decides what clients may do; None if they may do everything."""
+        return None if self.authorization is None else self.authorization.access
 
 
 def routes(parts: HandlerServices) -> Mapping[int, Route]:
-    """What serves each API."""
+    """What serves each API, behind the guards of the authoriser if there is one."""
+    access = parts.access
+    if access is None:
+        return _unguarded_routes(parts)
+    return guard_routes(
+        _unguarded_routes(parts),
+        access,
+        parts.cache,
+        lambda: parts.controller.is_active,
+        lambda: parts.config().flag("delete.topic.enable"),
+        unguarded=hidden_apis(parts.config(), parts.groups.settings) & consumer_groups.APIS,
+    )
+
+
+def _unguarded_routes(parts: HandlerServices) -> dict[int, Route]:
     room = PartitionRoom(parts.broker_id, room_for_logs, parts.replicas.has, parts.timer_ms)
     creator = TopicCreator(parts.store, parts.cache, parts.config, room)
     creation = AutoTopicCreation(creator, parts.config)
@@ -136,7 +160,7 @@ def routes(parts: HandlerServices) -> Mapping[int, Route]:
     }
 
 
-def hidden_apis(config: BrokerConfig, groups: GroupSettings) -> Collection[int]:
+def hidden_apis(config: BrokerConfig, groups: GroupSettings) -> set[int]:
     """The APIs that are not announced."""
     hidden: set[int] = set()
     if not groups.accepts_consumer_protocol:
@@ -160,6 +184,7 @@ def _data_routes(parts: HandlerServices) -> dict[int, Route]:
         parts.clock_ns,
         ProduceWaits(lookup, purgatories.produce, timer_ms, counter, parts.clock_ns),
         parts.transactions.verification,
+        parts.access,
     )
     produce = ProduceHandler(
         lookup,
@@ -168,6 +193,7 @@ def _data_routes(parts: HandlerServices) -> dict[int, Route]:
         timer_ms,
         parts.topic_stats,
         parts.transactions.verification,
+        parts.access,
     )
     fetch_max_bytes = config.number("fetch.max.bytes")
     selector = replica_selector(config, parts.cache)
@@ -180,6 +206,7 @@ def _data_routes(parts: HandlerServices) -> dict[int, Route]:
         parts.counters.by_api[ApiKey.FETCH],
         parts.clock_ns,
         may_choose_replica=selector is not None,
+        access=parts.access,
     )
     fetch = FetchHandler(
         lookup,
@@ -192,6 +219,7 @@ def _data_routes(parts: HandlerServices) -> dict[int, Route]:
         selector,
         parts.leader_quota,
         parts.counters.conversions,
+        parts.access,
     )
     return {
         ApiKey.API_VERSIONS: Route(parts.api_versions.handle, may_block=False),
@@ -234,6 +262,7 @@ def _group_routes(parts: HandlerServices, creation: AutoTopicCreation) -> dict[i
         parts.cache,
         parts.counters.by_api[ApiKey.OFFSET_COMMIT],
         parts.clock_ns,
+        parts.access,
     )
     transactional = TransactionalOffsetsHandler(
         TransactionalCommits(requests, verify_offsets(parts.transactions.verification)),
@@ -291,7 +320,12 @@ def _topic_routes(
 
     waits = TopicWaits(parts.purgatories.topics, parts.timer_ms)
     metadata = MetadataHandler(
-        parts.cluster_id, cache, creation, parts.run_in_background, parts.create_in_background
+        parts.cluster_id,
+        cache,
+        creation,
+        parts.run_in_background,
+        parts.create_in_background,
+        parts.access,
     )
     create = CreateTopicsHandler(creator, cache, waits, parts.config, is_controller)
     delete = DeleteTopicsHandler(store, cache, waits, parts.config, is_controller)
@@ -346,6 +380,7 @@ def _control_routes(parts: HandlerServices) -> dict[int, Route]:
     elect = ElectLeadersHandler(cache, purgatories.elections, put, parts.timer_ms)
     reassignments = PartitionReassignmentsHandler(put)
     of_brokers = ControllerRequestsHandler(put)
+    acls = AclsHandler(None if parts.authorization is None else parts.authorization.acls)
     return {
         ApiKey.LEADER_AND_ISR: Route(control.leader_and_isr),
         ApiKey.STOP_REPLICA: Route(control.stop_replica),
@@ -353,6 +388,9 @@ def _control_routes(parts: HandlerServices) -> dict[int, Route]:
         ApiKey.CONTROLLED_SHUTDOWN: Route(of_brokers.shut_down),
         ApiKey.ALTER_PARTITION: Route(of_brokers.alter_partition),
         ApiKey.ALLOCATE_PRODUCER_IDS: Route(of_brokers.allocate_producer_ids),
+        ApiKey.DESCRIBE_ACLS: Route(acls.describe),
+        ApiKey.CREATE_ACLS: Route(acls.create),
+        ApiKey.DELETE_ACLS: Route(acls.delete),
         ApiKey.ELECT_LEADERS: Route(elect.handle),
         ApiKey.ALTER_PARTITION_REASSIGNMENTS: Route(reassignments.alter),
         ApiKey.LIST_PARTITION_REASSIGNMENTS: Route(reassignments.list),

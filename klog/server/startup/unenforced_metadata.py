@@ -21,12 +21,12 @@ _ACL_ROOTS: Final = (("/kafka-acl", 2), ("/kafka-acl-extended", 3))
 _QUOTA: Final = "connection_creation_rate"
 
 
-def report_unenforced_metadata(store: MetadataStore) -> None:
+def report_unenforced_metadata(store: MetadataStore, *, enforces_acls: bool = False) -> None:
     """Log a warning if the tree has ACLs or quotas. What cannot be read is an error line."""
     try:
-        if any(True for root, depth in _ACL_ROOTS for _ in _below(store, root, depth)):
+        if not enforces_acls and any(True for root, depth in _ACL_ROOTS for _ in _below(store, root, depth)):
             _log.warning(
-                "the metadata has ACLs, and klog does not enforce them: every client can do everything"
+                "the metadata has ACLs, and authorizer.class.name is not set: every client can do everything"
             )
         limited = list(_with_quotas(store))
     except KlogError as error:

@@ -136,6 +136,8 @@ class FakeRequest:
     throttle_ms: int = 0
     before_answer: Callable[[FakeRequest, Sequence[BodyPart] | None], Sequence[BodyPart] | None] | None = None
     on_answered: Callable[[], None] | None = None
+    entity: object = None
+    amend: Callable | None = None
     on_io_thread: bool = True
     from_follower: bool = False
     answered: bool = False
@@ -148,6 +150,10 @@ class FakeRequest:
     def connection(self) -> FakeRequest:
         """It stands for its connection, too."""
         return self
+
+    @property
+    def peer(self) -> tuple[str, int]:
+        return self.peer_address, 0
 
     def send(self, took_ns: int) -> None:
         """The socket takes what is to be sent."""

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from klog.protocol.error_codes import ErrorCode
+from klog.security.authorization.audit import LOGGER as AUDIT_LOGGER
 from klog.server.handlers.refusals import RefusedError
 
 ROOT: Final = "root"
@@ -24,7 +25,7 @@ LEVELS: Final[Mapping[str, int]] = {
 
 
 class Loggers:
-    """The loggers below (and with) one name of Python's logging, and its root."""
+    """The loggers below (and with) one name of Python's logging, that of the audit log, and the root."""
 
     def __init__(self, prefix: str = "klog") -> None:
         self._prefix = prefix
@@ -32,7 +33,8 @@ class Loggers:
     def levels(self) -> dict[str, str]:
         """The level in force of each logger, the root's under the name `root`."""
         known = logging.getLogger().manager.loggerDict
-        names = [name for name in known if name == self._prefix or name.startswith(f"{self._prefix}.")]
+        shown = (self._prefix, AUDIT_LOGGER)
+        names = [name for name in known if name in shown or name.startswith(f"{self._prefix}.")]
         return {name: _level_name(self._logger(name).getEffectiveLevel()) for name in (ROOT, *sorted(names))}
 
     def check(self, name: str, level: str | None) -> None:

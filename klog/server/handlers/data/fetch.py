@@ -8,13 +8,14 @@ as slices of the segments' files. A follower's fetch also tells the replica mana
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from functools import partial
 from itertools import groupby
 from typing import Final
 
 from klog.formats.errors import UsageError
 from klog.formats.names import PartitionKey
+from klog.protocol.acls import AclOperation, AclResourceType
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.fetch_request import FetchRequest, decode_fetch_request
 from klog.protocol.fetch_response import (
@@ -43,6 +44,7 @@ from klog.replication.reading import (
 )
 from klog.server.counters.request_times import ConversionCounter
 from klog.server.counters.topic_stats import BrokerTopicStats
+from klog.server.handlers.access import Access
 from klog.server.handlers.answers import InBackground
 from klog.server.handlers.data.fetch_refusals import not_known, not_read, not_served
 from klog.server.handlers.data.fetch_sessions import (
@@ -82,7 +84,7 @@ class FetchHandler:
     A network thread does not wait for the disk: what is not in the page cache is read by `run_in_background`.
     `selector` sends consumers to near replicas (KIP-392). `quota` is the limit for what followers read.
     `conversions` counts the work for old versions. Requests before version `BATCHES_FROM` belong on an I/O
-    thread.
+    thread. Without `access` everybody may read all topics.
     """
 
     def __init__(
@@ -97,7 +99,9 @@ class FetchHandler:
         selector: RackAwareSelector | None = None,
         quota: ReplicationQuota | None = None,
         conversions: ConversionCounter | None = None,
+        access: Access | None = None,
     ) -> None:
+        self._access = access
         self._quota = quota
         self._selector = selector
         self._lookup = lookup
@@ -122,7 +126,8 @@ class FetchHandler:
             _forgotten(fetch),
             uses_topic_ids=version >= _TOPIC_IDS_FROM,
         )
-        pending = _Pending(request, fetch, context, self._limits(request, fetch))
+        readable = self._readable_topics(request, fetch, context)
+        pending = _Pending(request, fetch, context, self._limits(request, fetch), readable)
         if self._run_in_background is None or request.on_io_thread:
             self._go_on(pending, self._read(pending))
             return
@@ -198,6 +203,24 @@ class FetchHandler:
                 )
         return wanted
 
+    def _readable_topics(
+        self, request: Request, fetch: FetchRequest, context: FetchContext
+    ) -> Container[str] | None:
+        """The topics that the client may read, of those that it asks for; None if it may read all."""
+        access = self._access
+        if access is None:
+            return None
+        if fetch.replica_id >= 0:
+            return None if access.allows_on_cluster(request, AclOperation.CLUSTER_ACTION) else ()
+        asked = [*context.wanted.values(), *(known.entry for _, known in context.known)]
+        names = [name for name in map(self._topic_of, asked) if name is not None]
+        return access.allowed(request, AclOperation.READ, AclResourceType.TOPIC, names)
+
+    def _topic_of(self, entry: FetchEntry) -> str | None:
+        if entry.key[0] or entry.topic_id is None:
+            return entry.key[0]
+        return self._lookup.topic_name(entry.topic_id)
+
     def _limits(self, request: Request, fetch: FetchRequest) -> FetchLimits:
         """Raises `UsageError`."""
         version, replica_id = request.api_version, fetch.replica_id
@@ -233,23 +256,29 @@ class FetchHandler:
     def _read(self, pending: _Pending, *, may_wait: bool = True) -> Reads:
         """Read the partitions. Some are noted as `refused`, and those without changes as `quiet`."""
         lookup, context, limits = self._lookup, pending.context, pending.limits
-        partitions = lookup.replicas.partitions
+        partitions, readable = lookup.replicas.partitions, pending.readable
         quiet: list[SessionPartition] = []
         asked = list(context.wanted.items())
         for key, known in context.known:
             partition = partitions.get(known.entry.key)
-            if partition is not None and is_quiet(partition, known, limits):
+            is_readable = readable is None or known.entry.key[0] in readable
+            if partition is not None and is_readable and is_quiet(partition, known, limits):
                 quiet.append(known)
             else:
                 asked.append((key, known.entry))
-        entries, pending.refused = self._readable(asked)
+        entries, pending.refused = self._readable(asked, readable)
         pending.quiet = quiet
         if not entries and not quiet:
             return Reads([], 0, answer_now=True)
         return read_all(lookup.replicas, entries, limits, lookup.missing, may_wait=may_wait)
 
-    def _readable(self, asked: Iterable[tuple[SessionKey, FetchEntry]]) -> tuple[list[FetchEntry], Answers]:
-        """The partitions that the cluster knows, and the refusals of the others, unknown ids first."""
+    def _readable(
+        self, asked: Iterable[tuple[SessionKey, FetchEntry]], readable: Container[str] | None
+    ) -> tuple[list[FetchEntry], Answers]:
+        """The partitions that the cluster knows, and the refusals of the others, unknown ids first.
+
+        The client may read the topics in `readable` only, unless it is None.
+        """
         known = self._lookup.known
         entries: list[FetchEntry] = []
         nameless: Answers = []
@@ -263,7 +292,10 @@ class FetchHandler:
                     nameless.append((key, not_known(entry.key[1], ErrorCode.UNKNOWN_TOPIC_ID)))
                     continue
                 entry = entry._replace(key=(name, entry.key[1]))
-            if known(entry.key):
+            if readable is not None and entry.key[0] not in readable:
+                # Before it is looked up: who may not read a topic learns nothing of it.
+                refused.append((key, not_known(entry.key[1], ErrorCode.TOPIC_AUTHORIZATION_FAILED)))
+            elif known(entry.key):
                 entries.append(entry)
             else:
                 refused.append((key, not_known(entry.key[1], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)))
@@ -375,15 +407,21 @@ class FetchHandler:
 class _Pending:
     """A request that is not answered yet."""
 
-    __slots__ = ("context", "fetch", "limits", "quiet", "refused", "request")
+    __slots__ = ("context", "fetch", "limits", "quiet", "readable", "refused", "request")
 
     def __init__(
-        self, request: Request, fetch: FetchRequest, context: FetchContext, limits: FetchLimits
+        self,
+        request: Request,
+        fetch: FetchRequest,
+        context: FetchContext,
+        limits: FetchLimits,
+        readable: Container[str] | None,
     ) -> None:
         self.request = request
         self.fetch = fetch
         self.context = context
         self.limits = limits
+        self.readable = readable
         self.quiet: Sequence[SessionPartition] = ()
         self.refused: Answers = []
 

@@ -7,6 +7,7 @@ from klog.server.counters.request_times cimport ApiCounter as Counter
 
 
 cdef class FetchRuns:
+    cdef object _access
     cdef Replicas _replicas
     cdef Targets _targets
     cdef Sessions _sessions
@@ -18,5 +19,7 @@ cdef class FetchRuns:
 
     cpdef handle(self, connection, bytearray buffer, Py_ssize_t start, Py_ssize_t end)
     cdef _read(self, Usual fetch, Replica partition)
-    cdef _read_in_session(self, Usual fetch, Remembered target)
+    cdef bint _may_read(self, connection, topic)
+    cdef bint _may_read_all(self, connection, list others)
+    cdef _read_in_session(self, connection, Usual fetch, Remembered target)
     cdef bint _are_quiet(self, list others, Usual fetch)

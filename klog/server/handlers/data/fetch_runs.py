@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from klog.protocol.acls import AclOperation, AclResourceType
 from klog.protocol.fetch_request import TOPIC_IDS_FROM
 from klog.protocol.file_slice import FileSlice
 from klog.protocol.usual_fetch import UsualFetch, read_usual_fetch
@@ -18,6 +19,7 @@ from klog.replication.partition import CONSUMER, Partition
 from klog.replication.reading import NO_EPOCH, FetchEntry, FetchLimits, is_quiet
 from klog.server.counters.request_times import ApiCounter
 from klog.server.counters.topic_stats import BrokerTopicStats
+from klog.server.handlers.access import Access
 from klog.server.handlers.data.fetch_sessions import FetchSessions, SessionKey, SessionPartition
 from klog.server.handlers.data.remembered_targets import RememberedTargets, Target
 from klog.server.handlers.partition_lookup import PartitionLookup
@@ -47,7 +49,10 @@ class FetchRuns:
         clock_ns: Callable[[], int],
         *,
         may_choose_replica: bool = False,
+        access: Access | None = None,
     ) -> None:
+        """Without `access` everybody may read all topics."""
+        self._access = access
         self._replicas = lookup.replicas
         self._targets = targets
         self._sessions = sessions
@@ -67,12 +72,12 @@ class FetchRuns:
         if fetch is None or (self._may_choose_replica and fetch.has_rack):
             return start
         target = self._targets.find(fetch.topic, fetch.partition, fetch.version >= TOPIC_IDS_FROM)
-        if target is None:
+        if target is None or not self._may_read(connection, target.key[0]):
             return start
         if fetch.session_epoch < 0:
             read = self._read(fetch, target.partition)
         else:
-            read = self._read_in_session(fetch, target)
+            read = self._read_in_session(connection, fetch, target)
         if read is None or read.file is None:
             return start
         size, answer = read.size, target.fetched(fetch.version, fetch.committed)
@@ -112,7 +117,21 @@ class FetchRuns:
             return None
         return read
 
-    def _read_in_session(self, fetch: UsualFetch, target: Target) -> Read | None:
+    def _may_read(self, connection: Connection, topic: str) -> bool:
+        """Whether the client may, without a word in the audit log; else `fetch` decides."""
+        access = self._access
+        return access is None or access.allows_silently(
+            connection, AclOperation.READ, AclResourceType.TOPIC, topic
+        )
+
+    def _may_read_all(self, connection: Connection, others: list[SessionPartition]) -> bool:
+        if self._access is not None:
+            for other in others:
+                if not self._may_read(connection, other.entry.key[0]):
+                    return False
+        return True
+
+    def _read_in_session(self, connection: Connection, fetch: UsualFetch, target: Target) -> Read | None:
         """As `_read`, for an incremental request; its session has gone on if there is an answer."""
         topic_id = target.topic_id
         session = self._sessions.find(fetch.session_id, fetch.session_epoch, topic_id is not None)
@@ -121,6 +140,8 @@ class FetchRuns:
         key: SessionKey = (topic_id or target.key[0], fetch.partition)
         others = session.others(key)
         if others is None or not self._are_quiet(others, fetch):
+            return None
+        if not self._may_read_all(connection, others):
             return None
         read = self._read(fetch, target.partition)
         if read is None:

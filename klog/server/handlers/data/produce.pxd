@@ -6,6 +6,7 @@ from klog.server.counters.topic_stats cimport TopicStats as Counts
 
 
 cdef class ProduceHandler:
+    cdef object _access
     cdef Lookup _lookup
     cdef object _purgatory
     cdef object _clock_ms

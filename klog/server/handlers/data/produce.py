@@ -19,6 +19,7 @@ from typing import Final
 
 from klog.formats.errors import StorageError
 from klog.formats.names import PartitionKey
+from klog.protocol.acls import AclOperation, AclResourceType
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.leader_hints import NO_HINT, NodeEndpoint
 from klog.protocol.produce_request import PartitionRecords, ProduceRequest, Records, decode_produce_request
@@ -29,9 +30,11 @@ from klog.replication.partition_state import ANY_EPOCH
 from klog.replication.purgatory import Purgatory
 from klog.replication.replica_waits import PartitionWait
 from klog.server.counters.topic_stats import BrokerTopicStats, TopicStats
+from klog.server.handlers.access import Access
 from klog.server.handlers.data.produce_screening import (
     RefusedRequestError,
     Transaction,
+    has_transactional_records,
     is_usual,
     screen,
     usual_transaction,
@@ -79,7 +82,10 @@ class ProduceHandler:
         timer_ms: Callable[[], int],
         topic_stats: BrokerTopicStats,
         verification: Verification,
+        access: Access | None = None,
     ) -> None:
+        """Without `access` everybody may write to all topics."""
+        self._access = access
         self._lookup = lookup
         self._verification = verification
         self._purgatory = purgatory
@@ -91,21 +97,42 @@ class ProduceHandler:
         """Write the request's records, and answer now or when they are replicated."""
         version = request.api_version
         produce = decode_produce_request(version, request.body)
-        asked, refused = produce.topics, _NOTHING_REFUSED
+        denied = _NOTHING_REFUSED
+        if self._access is not None:
+            if not self._may_use_id(self._access, request, produce):
+                what = "the client may not write with this transactional id"
+                refusal = RefusedRequestError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, what)
+                self._refuse_all(request, produce, refusal)
+                return
+            denied = _denied(self._access, request, produce)
+        asked, refused = produce.topics, denied
         if not is_usual(version, asked):
             transaction = usual_transaction(version, produce)
             if transaction is None:
                 try:
-                    asked, refused, transaction = screen(version, produce, self._lookup.known)
+                    asked, wrong, transaction = screen(version, produce, self._lookup.known)
                 except RefusedRequestError as refusal:
                     self._refuse_all(request, produce, refusal)
                     return
+                refused = {**wrong, **denied}
+            if transaction is not None and denied:
+                transaction = transaction.without(denied)
             if transaction is not None:
                 if asked is not produce.topics:
                     produce = produce._replace(topics=asked)
                 self._verify(request, produce, refused, transaction)
                 return
         self._write(request, produce, asked, refused, None)
+
+    @staticmethod
+    def _may_use_id(access: Access, request: Request, produce: ProduceRequest) -> bool:
+        """Whether the client may write transactional records, if there are any, with the request's id."""
+        transactional_id = produce.transactional_id
+        return (
+            transactional_id is None
+            or not has_transactional_records(produce.topics)
+            or access.allows(request, AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, transactional_id)
+        )
 
     def _verify(
         self,
@@ -291,6 +318,21 @@ def with_leader(
     if endpoint is not None:
         nodes[endpoint.node_id] = endpoint
     return result if hint == NO_HINT else result._replace(current_leader=hint)
+
+
+def _denied(
+    access: Access, request: Request, produce: ProduceRequest
+) -> Mapping[PartitionKey, PartitionProduced]:
+    """The answers for partitions of topics to which the client may not write."""
+    topics = [topic for topic, partitions in produce.topics for _ in partitions]
+    allowed = access.allowed(request, AclOperation.WRITE, AclResourceType.TOPIC, topics)
+    error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return {
+        (topic, index): PartitionProduced(index, error)
+        for topic, partitions in produce.topics
+        if topic not in allowed
+        for index, _ in partitions
+    }
 
 
 def _error_everywhere(

@@ -7,6 +7,7 @@ from klog.server.counters.topic_stats cimport TopicStats
 
 
 cdef class ProduceRuns:
+    cdef object _access
     cdef Replicas _replicas
     cdef Targets _targets
     cdef object _clock_ms

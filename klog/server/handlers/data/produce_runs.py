@@ -13,12 +13,14 @@ from typing import Final
 
 from klog.coordinator.transactions.values import Producer
 from klog.formats.errors import StorageError
+from klog.protocol.acls import AclOperation, AclResourceType
 from klog.protocol.primitives import text_of
 from klog.protocol.produce_run import ProduceRun
 from klog.replication.partition import ALL_IN_SYNC, Partition
 from klog.replication.partition_state import ANY_EPOCH
 from klog.server.counters.request_times import ApiCounter
 from klog.server.counters.topic_stats import BrokerTopicStats
+from klog.server.handlers.access import Access
 from klog.server.handlers.data.produce_waits import ProduceWaits, common_timeout_ms
 from klog.server.handlers.data.remembered_targets import RememberedTargets
 from klog.server.handlers.partition_lookup import PartitionLookup
@@ -45,7 +47,10 @@ class ProduceRuns:
         clock_ns: Callable[[], int],
         waits: ProduceWaits,
         verification: Verification,
+        access: Access | None = None,
     ) -> None:
+        """Without `access` everybody may write to all topics."""
+        self._access = access
         self._replicas = lookup.replicas
         self._targets = targets
         self._clock_ms = clock_ms
@@ -87,6 +92,9 @@ class ProduceRuns:
             return False
         partition = target.partition
         transactional_id = run.transactional_id
+        access = self._access
+        if access is not None and not _may_write(access, connection, target.key[0], transactional_id):
+            return False
         guard = UNCHECKED if transactional_id is None else self._guard(run, transactional_id, partition)
         if guard is None:
             return False
@@ -134,3 +142,16 @@ class ProduceRuns:
         _, _, producer_id, epoch, sequence, _ = run.batch(0)
         producer = Producer(producer_id, epoch)
         return self._verification.guard_here(text_of(transactional_id), producer, sequence, partition)
+
+
+def _may_write(access: Access, connection: Connection, topic: str, transactional_id: bytes | None) -> bool:
+    """Whether the client may, without a word in the audit log; else `produce` decides."""
+    return access.allows_silently(connection, AclOperation.WRITE, AclResourceType.TOPIC, topic) and (
+        transactional_id is None
+        or access.allows_silently(
+            connection,
+            AclOperation.WRITE,
+            AclResourceType.TRANSACTIONAL_ID,
+            text_of(transactional_id),
+        )
+    )

@@ -8,7 +8,7 @@ other checks refuse single partitions. If a request names a partition twice, the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Final, NamedTuple
 
 from klog.coordinator.transactions.values import NO_PRODUCER, Producer
@@ -62,6 +62,11 @@ class Transaction(NamedTuple):
 
     producer: Producer
     sequences: Mapping[PartitionKey, int]
+
+    def without(self, refused: Container[PartitionKey]) -> Transaction | None:
+        """The same without some partitions; None if nothing is left."""
+        sequences = {key: first for key, first in self.sequences.items() if key not in refused}
+        return self._replace(sequences=sequences) if sequences else None
 
 
 class Screened(NamedTuple):
@@ -136,6 +141,18 @@ def usual_transaction(version: int, request: ProduceRequest) -> Transaction | No
             sequences[topic, index] = sequence
         count += len(partitions)
     return Transaction(Producer(*producer), sequences) if producer and len(sequences) == count else None
+
+
+def has_transactional_records(topics: _Topics) -> bool:
+    """Whether the first batch for any partition is transactional."""
+    return any(
+        records is not None
+        and len(records) > _ATTRIBUTES_LOW_BYTE
+        and records[MAGIC_POSITION] >= MAGIC_V2
+        and records[_ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT
+        for _, partitions in topics
+        for _, records in partitions
+    )
 
 
 def screen(version: int, request: ProduceRequest, known: Callable[[PartitionKey], bool]) -> Screened:

@@ -14,6 +14,7 @@ from klog.coordinator.groups.commit_runs import GroupCommits
 from klog.coordinator.groups.services import Wait
 from klog.formats.names import PartitionKey
 from klog.metadata.cache import ClusterSnapshot, MetadataCache
+from klog.protocol.acls import AclOperation, AclResourceType
 from klog.protocol.apis import ApiKey
 from klog.protocol.commit_run import CommitRun
 from klog.protocol.error_codes import ErrorCode
@@ -25,6 +26,7 @@ from klog.protocol.messages import (
 )
 from klog.protocol.primitives import INT32, text_of
 from klog.server.counters.request_times import ApiCounter
+from klog.server.handlers.access import Access
 from klog.server.network.connection import Connection
 from klog.server.network.request import LateAnswers
 
@@ -47,8 +49,15 @@ class CommitRuns:
     """
 
     def __init__(
-        self, commits: GroupCommits, metadata: MetadataCache, counter: ApiCounter, clock_ns: Callable[[], int]
+        self,
+        commits: GroupCommits,
+        metadata: MetadataCache,
+        counter: ApiCounter,
+        clock_ns: Callable[[], int],
+        access: Access | None = None,
     ) -> None:
+        """Without `access` everybody may commit for all groups."""
+        self._access = access
         self._commits = commits
         self._metadata = metadata
         self._counter = counter
@@ -65,7 +74,9 @@ class CommitRuns:
             if not run.read(buffer, start, end):
                 return start
             keys = self._keys(run)
-            taken = False if keys is None else self._commits.take(run, keys)
+            if keys is None or not self._may_commit(connection, run, keys):
+                return start
+            taken = self._commits.take(run, keys)
             if taken is False:
                 return start
             counter = self._counter
@@ -78,6 +89,17 @@ class CommitRuns:
             return run.end
         finally:
             self._unused.append(run)
+
+    def _may_commit(self, connection: Connection, run: CommitRun, keys: list[PartitionKey]) -> bool:
+        """Whether the client may, without a word in the audit log; else `offsets` decides."""
+        access = self._access
+        if access is None:
+            return True
+        read = AclOperation.READ
+        return access.allows_silently(connection, read, AclResourceType.GROUP, run.group) and all(
+            access.allows_silently(connection, read, AclResourceType.TOPIC, topic)
+            for topic in {topic for topic, _ in keys}
+        )
 
     def _wait(self, wait: Wait, run: CommitRun, connection: Connection, start_ns: int) -> None:
         """Send the answers when the run is replicated, or others that say why it is not."""

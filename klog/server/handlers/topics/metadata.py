@@ -6,17 +6,25 @@ Rules: Kafka's `KafkaApis.handleTopicMetadataRequest` and ZkMetadataCache; KIP-4
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Final
 from uuid import UUID
 
 from klog.formats.names import encode_uuid
 from klog.metadata.cache import ClusterSnapshot, MetadataCache
+from klog.protocol.acls import AclOperation, AclResourceType
 from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
+from klog.server.handlers.access import Access
 from klog.server.handlers.answers import InBackground, entity_of
 from klog.server.handlers.topics.auto_creation import AutoTopicCreation
 from klog.server.handlers.topics.metadata_answers import MetadataAnswers, Variant, refused_topic
-from klog.server.handlers.topics.topic_metadata import absence_of
+from klog.server.handlers.topics.topic_metadata import (
+    CLUSTER_OPERATIONS,
+    OPERATIONS_NOT_ASKED_FOR,
+    TOPIC_OPERATIONS,
+    absence_of,
+)
 from klog.server.network.request import Request
 
 _NULL_IS_ALL_FROM: Final = 1
@@ -40,7 +48,10 @@ class MetadataHandler:
         creation: AutoTopicCreation,
         run_in_background: InBackground | None = None,
         create_in_background: InBackground | None = None,
+        access: Access | None = None,
     ) -> None:
+        """Without `access` everybody sees everything."""
+        self._access = access
         self._cache = cache
         self._creation = creation
         self._run_in_background = run_in_background
@@ -49,7 +60,10 @@ class MetadataHandler:
 
     def handle(self, request: Request) -> None:
         """Answer from the present snapshot."""
-        answer = self._answers.kept(self._cache.snapshot, request)
+        # What is kept is for those who see everything.
+        answer = None
+        if self._access is None:
+            answer = self._answers.kept(self._cache.snapshot, request)
         if answer is not None:
             request.respond([answer])
         elif self._run_in_background is not None and not request.on_io_thread:
@@ -77,55 +91,99 @@ class MetadataHandler:
 
     def _answer(self, snapshot: ClusterSnapshot, request: Request, wanted: Entity) -> bytes:
         version = request.api_version
-        variant = Variant(
-            request.listener, version, getattr(wanted, "include_topic_authorized_operations", False)
-        )
-        refused = _broken_rule(wanted, version)
-        if refused is not None:
-            return self._answers.refusal(request, [_named(variant, each, refused) for each in wanted.topics])
-        missing: list[bytes] = []
+        variant = Variant(request.listener, version)
+        broken = _broken_rule(wanted, version)
+        if broken is not None:
+            return self._answers.refusal(request, [_named(variant, each, broken) for each in wanted.topics])
+        refused: list[bytes] = []
         if wanted.topics is None or (not wanted.topics and version < _NULL_IS_ALL_FROM):
-            names = list(snapshot.topics)
+            names = self._described(request, list(snapshot.topics), logs_denial=False)
+        elif ids := _ids(wanted):
+            names, refused = self._by_id(snapshot, request, variant, ids)
         else:
-            names, missing = self._chosen(snapshot, request, variant, wanted)
-        topics = [self._answers.topic(snapshot, variant, name) for name in names]
+            names, refused = self._by_name(snapshot, request, variant, wanted)
+        topics = [self._answers.topic(snapshot, self._variant(request, wanted, name), name) for name in names]
         answer = self._answers.whole(
-            snapshot,
-            request,
-            missing + topics,
-            cluster_operations=getattr(wanted, "include_cluster_authorized_operations", False),
+            snapshot, request, refused + topics, cluster_operations=self._cluster_operations(request, wanted)
         )
-        if not missing:
+        if not refused and self._access is None:
             self._answers.keep(snapshot, request, answer)
         return answer
 
-    def _chosen(
+    def _by_name(
         self, snapshot: ClusterSnapshot, request: Request, variant: Variant, wanted: Entity
     ) -> tuple[list[str], list[bytes]]:
-        """The topics to describe, and the answers for those that do not exist."""
-        if ids := _ids(wanted):
-            return self._by_id(snapshot, variant, ids)
-        asked = dict.fromkeys(each.name for each in wanted.topics)
-        names = [name for name in asked if name in snapshot.topics]
-        absent = [name for name in asked if name not in snapshot.topics]
-        if self._to_create(snapshot, request, wanted):
-            errors = self._creation.create(request, absent)
+        """The topics to describe, and the answers for the others."""
+        asked = list(dict.fromkeys(each.name for each in wanted.topics))
+        described = self._described(request, asked)
+        shown = set(described)
+        denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        refused = [
+            refused_topic(variant, name, denied, name_only=True) for name in asked if name not in shown
+        ]
+        names = [name for name in described if name in snapshot.topics]
+        absent = [name for name in described if name not in snapshot.topics]
+        if absent and self._to_create(snapshot, request, wanted):
+            creatable = self._creatable(request, absent)
+            refused += [refused_topic(variant, name, denied) for name in absent if name not in creatable]
+            errors = self._creation.create(request, [name for name in absent if name in creatable])
         else:
             errors = {name: absence_of(name) for name in absent}
-        return names, [refused_topic(variant, name, error) for name, error in errors.items()]
+        return names, refused + [
+            refused_topic(self._variant(request, wanted, name), name, error) for name, error in errors.items()
+        ]
 
-    @staticmethod
-    def _by_id(snapshot: ClusterSnapshot, variant: Variant, ids: list[UUID]) -> tuple[list[str], list[bytes]]:
-        names, unknown = [], []
+    def _by_id(
+        self, snapshot: ClusterSnapshot, request: Request, variant: Variant, ids: list[UUID]
+    ) -> tuple[list[str], list[bytes]]:
+        known: dict[str, UUID] = {}
+        refused = []
         for topic_id in dict.fromkeys(ids):
             name = snapshot.topic_names.get(encode_uuid(topic_id.bytes))
             if name is not None and name in snapshot.topics:
-                names.append(name)
+                known[name] = topic_id
             else:
-                unknown.append(
+                refused.append(
                     refused_topic(variant, None, ErrorCode.UNKNOWN_TOPIC_ID, topic_id, name_only=True)
                 )
-        return names, unknown
+        names = self._described(request, list(known))
+        # The id is no secret, the name is.
+        refused += [
+            refused_topic(variant, None, ErrorCode.TOPIC_AUTHORIZATION_FAILED, known[name], name_only=True)
+            for name in known.keys() - set(names)
+        ]
+        return names, refused
+
+    # -- rights ----------------------------------------------------------------------------------------------
+
+    def _described(self, request: Request, names: list[str], *, logs_denial: bool = True) -> list[str]:
+        """The topics that the client may see."""
+        if self._access is None:
+            return names
+        allowed = self._access.allowed(
+            request, AclOperation.DESCRIBE, AclResourceType.TOPIC, names, logs_denial=logs_denial
+        )
+        return [name for name in names if name in allowed]
+
+    def _creatable(self, request: Request, names: list[str]) -> Container[str]:
+        """The topics that the client may create."""
+        access, create = self._access, AclOperation.CREATE
+        if access is None or access.allows_on_cluster(request, create, logs_denial=False):
+            return names
+        return access.allowed(request, create, AclResourceType.TOPIC, names)
+
+    def _variant(self, request: Request, wanted: Entity, topic: str) -> Variant:
+        operations = OPERATIONS_NOT_ASKED_FOR
+        if getattr(wanted, "include_topic_authorized_operations", False):
+            operations = TOPIC_OPERATIONS
+            if self._access is not None:
+                operations = self._access.operations(request, AclResourceType.TOPIC, topic)
+        return Variant(request.listener, request.api_version, operations)
+
+    def _cluster_operations(self, request: Request, wanted: Entity) -> int:
+        if not getattr(wanted, "include_cluster_authorized_operations", False):
+            return OPERATIONS_NOT_ASKED_FOR
+        return CLUSTER_OPERATIONS if self._access is None else self._access.cluster_operations(request)
 
 
 def _ids(wanted: Entity) -> list[UUID]:

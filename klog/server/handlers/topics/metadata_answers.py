@@ -20,10 +20,8 @@ from klog.protocol.messages import build, encode_response, response_class, struc
 from klog.protocol.primitives import write_bytes_size
 from klog.server.handlers.answers import answer_of
 from klog.server.handlers.topics.topic_metadata import (
-    CLUSTER_OPERATIONS,
     INTERNAL_TOPICS,
     OPERATIONS_NOT_ASKED_FOR,
-    TOPIC_OPERATIONS,
     View,
     live_broker_structs,
     partition_struct,
@@ -39,11 +37,14 @@ _MAX_KEPT_REQUEST_BYTES: Final = 4096
 
 
 class Variant(NamedTuple):
-    """The properties of a request that change how a topic is encoded."""
+    """The properties of a request that change how a topic is encoded.
+
+    `topic_operations` is the bit field of what the client may do with the topic (KIP-430).
+    """
 
     listener: str
     version: int
-    topic_operations: bool
+    topic_operations: int = OPERATIONS_NOT_ASKED_FOR
 
     @property
     def view(self) -> View:
@@ -120,7 +121,7 @@ class MetadataAnswers:
         request: Request,
         topics: Iterable[bytes],
         *,
-        cluster_operations: bool,
+        cluster_operations: int,
     ) -> bytes:
         """An answer with these topics, each encoded."""
         controller = snapshot.controller_id
@@ -131,9 +132,7 @@ class MetadataAnswers:
                 cluster_id=self._cluster_id,
                 controller_id=_NO_CONTROLLER if controller is None else controller,
                 topics=(),
-                cluster_authorized_operations=CLUSTER_OPERATIONS
-                if cluster_operations
-                else OPERATIONS_NOT_ASKED_FOR,
+                cluster_authorized_operations=cluster_operations,
             )
         )
         return self._with_topics(request, frame, topics)
@@ -181,9 +180,7 @@ def _topic_entity(snapshot: ClusterSnapshot, variant: Variant, name: str, topic_
         topic_id=topic_id,
         is_internal=name in INTERNAL_TOPICS,
         partitions=[partition_struct(snapshot, state, view) for state in snapshot.topics[name].values()],
-        topic_authorized_operations=TOPIC_OPERATIONS
-        if variant.topic_operations
-        else OPERATIONS_NOT_ASKED_FOR,
+        topic_authorized_operations=variant.topic_operations,
     )
 
 
@@ -197,7 +194,6 @@ def refused_topic(
 ) -> bytes:
     """A topic that there is nothing to tell of but an error, encoded. `name_only`: the request itself was
     refused, nothing of the topic was looked at."""
-    operations = variant.topic_operations and not name_only
     return encode_response(
         build(
             _topic_class(variant.version),
@@ -206,6 +202,6 @@ def refused_topic(
             topic_id=topic_id,
             is_internal=name in INTERNAL_TOPICS and not name_only,
             partitions=(),
-            topic_authorized_operations=TOPIC_OPERATIONS if operations else OPERATIONS_NOT_ASKED_FOR,
+            topic_authorized_operations=OPERATIONS_NOT_ASKED_FOR if name_only else variant.topic_operations,
         )
     )
