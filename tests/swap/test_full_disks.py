@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 
 from tests.swap.clients import Admin, Writer, Written, read
 from tests.swap.klog_process import Config, KlogBroker
@@ -129,8 +129,9 @@ def test_metadata_for_which_there_is_no_space_are_refused_and_the_broker_serves_
         writer.write("t", b"before")
         writer.finish()
         disk.fill(left_bytes=0)
-        with pytest.raises(KafkaException, match="full"):
+        with pytest.raises(KafkaException, match="full") as refused:
             create_for_ever(admin)
+        assert refused.value.args[0].code() == KafkaError.KAFKA_STORAGE_ERROR
         (line,) = [line for line in klog.complaints if "the metadata cannot be changed" in line]
         assert "disk is full" in line
         assert "Traceback" not in klog.log_text

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from klog.formats.errors import KlogError, UsageError
+from klog.metadata.errors import StoreFailedError
 from klog.protocol.apis import SERVED, api_name
 from klog.protocol.entity_fields import entity_fields
 from klog.protocol.error_codes import ErrorCode
@@ -147,7 +148,7 @@ class Dispatcher:
         return False
 
     def failed(self, request: Request, fault: Exception) -> None:
-        """Answer with UNKNOWN_SERVER_ERROR.
+        """Answer with UNKNOWN_SERVER_ERROR, or KAFKA_STORAGE_ERROR if the metadata store has failed.
 
         Raises `fault`, which closes the connection, if the bytes were no valid request, if the answer has no
         field for an error, or if the request has been answered.
@@ -157,7 +158,9 @@ class Dispatcher:
         self._counters.of(request).failures += 1
         body = None
         if not request.answered:
-            body = self._routes[request.api_key].failed(request, ErrorCode.UNKNOWN_SERVER_ERROR)
+            is_storage = isinstance(fault, StoreFailedError)
+            code = ErrorCode.KAFKA_STORAGE_ERROR if is_storage else ErrorCode.UNKNOWN_SERVER_ERROR
+            body = self._routes[request.api_key].failed(request, code)
         if body is None:
             raise fault
         # Bugs are logged with a traceback; the messages of klog's own errors are enough.

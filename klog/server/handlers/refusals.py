@@ -18,6 +18,7 @@ from klog.metadata.errors import (
     InvalidReplicaAssignmentError,
     InvalidReplicationFactorError,
     InvalidTopicError,
+    StoreFailedError,
     TopicDeletionInProgressError,
     TopicExistsError,
     UnknownTopicError,
@@ -49,16 +50,18 @@ _CODES: Final[Mapping[type[KlogError], ErrorCode]] = {
     ControllerMovedError: ErrorCode.NOT_CONTROLLER,
     ConfigError: ErrorCode.INVALID_CONFIG,
     UsageError: ErrorCode.INVALID_CONFIG,
+    StoreFailedError: ErrorCode.KAFKA_STORAGE_ERROR,  # a full disk: clients may try it again
 }
+_FAULTS: Final = (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.KAFKA_STORAGE_ERROR)
 
 
 def refusal_of(error: KlogError) -> RefusedError:
-    """The answer to an error of the packages below; what is no mistake of the client's (the metadata store
-    fails, a znode is broken) is UNKNOWN_SERVER_ERROR."""
+    """The answer to an error of the packages below; what is no mistake of the client's is KAFKA_STORAGE_ERROR
+    (the metadata store fails) or UNKNOWN_SERVER_ERROR (a znode is broken)."""
     if isinstance(error, RefusedError):
         return error
     code = _CODES.get(type(error), ErrorCode.UNKNOWN_SERVER_ERROR)
-    if code is ErrorCode.UNKNOWN_SERVER_ERROR:
+    if code in _FAULTS:
         _log.error("a request is answered with %s: %s", code.name, error)
     return RefusedError(code, str(error))
 

@@ -9,6 +9,7 @@ import pytest
 
 from klog.formats.names import decode_uuid
 from klog.metadata.configs import read_config
+from klog.metadata.errors import StoreFailedError
 from klog.metadata.topics import read_topics, request_deletion
 from klog.protocol.apis import ApiKey
 from klog.protocol.error_codes import ErrorCode
@@ -85,6 +86,16 @@ def test_replicas_are_spread_over_racks() -> None:
 def test_brokers_of_which_only_some_have_a_rack_take_no_topic() -> None:
     cluster = AdminCluster(racks=("a", None, "b"))
     assert create(cluster, wanted("t", 1, 1))[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def test_a_topic_for_which_the_store_has_no_space_may_be_tried_again(cluster, monkeypatch) -> None:
+    def full(*_: object) -> str:
+        raise StoreFailedError("klog-metadata.sqlite: database or disk is full", cure="check the disk")
+
+    monkeypatch.setattr("klog.server.handlers.topics.topic_creation.create_topic", full)
+    (result,) = create(cluster, wanted("t", 1, 1))
+    assert result.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert result.error_message == "klog-metadata.sqlite: database or disk is full (check the disk)"
 
 
 def test_an_assignment_by_hand_is_kept_even_to_a_broker_that_is_down(cluster) -> None:

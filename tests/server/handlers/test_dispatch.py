@@ -8,6 +8,7 @@ from itertools import count
 import pytest
 
 from klog.formats.errors import StorageError, UsageError
+from klog.metadata.errors import StoreFailedError
 from klog.protocol.apis import SERVED, ApiKey
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.errors import MalformedMessageError, UnsupportedApiError
@@ -133,6 +134,13 @@ def test_a_broken_handler_is_answered_for_where_the_api_has_a_place_for_it(fault
     assert answer_of(asked).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert counters.by_api[ApiKey.INIT_PRODUCER_ID].failures == 1
     assert len(caplog.records) == 1
+
+
+def test_a_full_metadata_store_is_an_error_after_which_clients_try_again() -> None:
+    handler, _ = dispatcher(INIT_PRODUCER_ID=Route(breaks(StoreFailedError("disk is full"))))
+    asked = request(ApiKey.INIT_PRODUCER_ID, 4)
+    serve(handler, asked)
+    assert answer_of(asked).error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def test_a_broken_handler_of_an_api_without_such_a_place_closes_the_connection() -> None:
