@@ -26,6 +26,12 @@ def parse_all(definition: c.Construct, data: Bytes, what: str, position_bytes: i
     """
     stream = io.BytesIO(data)
     value = parse_next(definition, stream, what, position_bytes)
+    require_end(stream, what, position_bytes)
+    return value
+
+
+def require_end(stream: io.BytesIO, what: str, position_bytes: int) -> None:
+    """Raise `FormatError` if bytes are left after what was parsed."""
     left = remaining_bytes(stream)
     if left:
         raise FormatError(
@@ -33,7 +39,6 @@ def parse_all(definition: c.Construct, data: Bytes, what: str, position_bytes: i
             position_bytes=position_bytes + stream.tell(),
             cure=_DAMAGED,
         )
-    return value
 
 
 def parse_next(definition: c.Construct, stream: io.BytesIO, what: str, position_bytes: int = 0) -> Value:

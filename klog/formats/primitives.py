@@ -22,7 +22,7 @@ import construct as c
 
 from klog.formats import names
 from klog.formats.errors import FormatError
-from klog.formats.values import Value
+from klog.formats.values import Bytes, Value
 from klog.formats.varints import uvarint
 
 
@@ -32,6 +32,19 @@ def remaining_bytes(stream: io.BytesIO) -> int:
     end = stream.seek(0, io.SEEK_END)
     stream.seek(here)
     return end - here
+
+
+class Located(io.BytesIO):
+    """A stream that knows the position of its first byte in what it is a part of."""
+
+    def __init__(self, data: Bytes, first_byte: int) -> None:
+        super().__init__(data)
+        self.first_byte = first_byte
+
+
+def first_byte(stream: io.BytesIO) -> int:
+    """The position of a stream's first byte in what it is a part of."""
+    return stream.first_byte if isinstance(stream, Located) else 0
 
 
 def take(stream: io.BytesIO, size: int, path: str, what: str) -> bytes:

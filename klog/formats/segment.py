@@ -76,7 +76,7 @@ def entries(data: Bytes, *, position_bytes: int = 0, check_crc: bool = True) -> 
     at = 0
     while at < len(view):
         here = position_bytes + at
-        size = _entry_size(view[at:], here)
+        size = entry_size(view[at:], here)
         entry = view[at : at + size]
         magic = entry[MAGIC_POSITION]
         if magic not in Entry.cases:
@@ -91,7 +91,8 @@ def entries(data: Bytes, *, position_bytes: int = 0, check_crc: bool = True) -> 
         at += size
 
 
-def _entry_size(rest: memoryview, here: int) -> int:
+def entry_size(rest: Bytes, here: int) -> int:
+    """The size of the entry that bytes start with. Raises `CorruptRecordError` unless all of it is there."""
     if len(rest) < MIN_ENTRY_BYTES:
         raise CorruptRecordError(
             f"{TITLE}: {len(rest)} bytes are too few for a batch",

@@ -12,8 +12,10 @@ from collections.abc import Callable
 import construct as c
 
 from klog.formats.primitives import (
+    Located,
     UVarInt,
     Variable,
+    first_byte,
     length_name,
     read_length,
     remaining_bytes,
@@ -73,7 +75,7 @@ def parse_within(
 ) -> Value:
     """Parse a field that fills the next `size` bytes. After a failure the stream is at its position."""
     start = stream.tell()
-    inner = io.BytesIO(take(stream, size, path, "size"))
+    inner = Located(take(stream, size, path, "size"), first_byte(stream) + start)
     try:
         value = subcon._parsereport(inner, context, path)
         left = remaining_bytes(inner)
@@ -154,6 +156,7 @@ class Versioned(c.Construct):  # type: ignore[misc]
     def __init__(self, title: str, versions: dict[int, c.Construct]) -> None:
         super().__init__()
         self.title = title
+        self.version = "version" / c.Int16sb
         self.versions = versions
         self.type_name = "int16 version, then its fields"
         self.size_text = "n"
@@ -167,7 +170,7 @@ class Versioned(c.Construct):  # type: ignore[misc]
         return found
 
     def _parse(self, stream: io.BytesIO, context: c.Container, path: str) -> c.Container:
-        version = int(c.Int16sb._parsereport(stream, context, path))
+        version = int(self.version._parsereport(stream, context, path))
         parsed = self.fields(version, path)._parsereport(stream, context, path)
         return c.Container({"version": version, **parsed})
 

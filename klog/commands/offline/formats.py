@@ -1,4 +1,4 @@
-"""`klog formats`: lists the formats of files, and draws the layout of one from its definition."""
+"""`klog formats`: lists the formats of files, draws the layout of one from its definition, decodes a file."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import typer
 
 from klog.commands.shared.messages import print_line
 from klog.commands.shared.option_sets import flag
+from klog.formats.errors import UsageError
 
 if TYPE_CHECKING:
     from klog.formats.catalogue import Format
@@ -16,9 +17,17 @@ if TYPE_CHECKING:
 
 def formats(
     name: Annotated[str | None, typer.Argument(help="The format to draw. [default: list all]")] = None,
+    decode: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE@POSITION",
+            help="Show bytes of a file under their names, in hex and decoded: the batch or entry that starts"
+            " at the position. [default position: 0]",
+        ),
+    ] = None,
     json_output: bool = flag("Print one JSON object per line.", "--json"),
 ) -> None:
-    """List the formats of a log directory, or draw the layout of one.
+    """List the formats of a log directory, draw the layout of one, or decode a part of a file by it.
 
     The layout comes from the definition with which klog reads and writes the file.
 
@@ -28,9 +37,19 @@ def formats(
 
         klog formats record-batch
 
+        klog formats record-batch --decode 00000000000000000000.log@659
+
         klog formats producer-snapshot --json
     """
     from klog.formats import catalogue
+
+    if decode is not None:
+        from klog.commands.offline import decoded_bytes
+
+        if name is None:
+            raise UsageError("--decode needs the NAME of a format", cure="`klog formats` lists them")
+        decoded_bytes.show(catalogue.find(name), decode, json_output=json_output)
+        return
 
     if name is None:
         _show([_list_row(entry) for entry in catalogue.FORMATS], json_output)
