@@ -31,6 +31,7 @@ from klog.replication.reading import DelayedFetch, FetchEntry, FetchLimits, read
 from klog.replication.replica_manager import ReplicaManager
 from klog.security.principal import ANONYMOUS, KafkaPrincipal
 from klog.server.counters.topic_stats import BrokerTopicStats
+from klog.server.handlers.access import Access
 from klog.server.handlers.data.produce import ProduceHandler
 from klog.server.handlers.partition_lookup import PartitionLookup
 from klog.server.network.request import Charge, Unsent
@@ -271,7 +272,7 @@ class Broker:
             self.replicas, self.verifier, lambda: self.verifier.is_enabled, self.clock
         )
 
-    def produce_handler(self) -> ProduceHandler:
+    def produce_handler(self, access: Access | None = None) -> ProduceHandler:
         """A handler of Produce requests for these logs."""
         return ProduceHandler(
             self.lookup,
@@ -280,6 +281,7 @@ class Broker:
             self.clock,
             self.topic_stats,
             self.verification,
+            access,
         )
 
     def tell(

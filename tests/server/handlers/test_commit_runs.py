@@ -19,6 +19,7 @@ from klog.protocol.error_codes import ErrorCode
 from klog.protocol.messages import decode_response, decode_response_header
 from klog.protocol.no_run import NoRun
 from klog.server.counters.request_times import RequestCounters
+from klog.server.handlers.access import Access
 from klog.server.handlers.dispatch import Route
 from klog.server.handlers.groups.commit_runs import CommitRuns
 from klog.storage.log.partition_log import PartitionLog
@@ -42,7 +43,15 @@ class Client(FrameClient):
     """
 
     def __init__(
-        self, root: Path, *, runs: bool, properties=None, replicas=(1,), first=(), min_insync_replicas=1
+        self,
+        root: Path,
+        *,
+        runs: bool,
+        properties=None,
+        replicas=(1,),
+        first=(),
+        min_insync_replicas=1,
+        access: Access | None = None,
     ) -> None:
         root.mkdir(exist_ok=True)
         self.replicas = replicas
@@ -54,7 +63,8 @@ class Client(FrameClient):
         counters = RequestCounters()
         counter = counters.by_api[ApiKey.OFFSET_COMMIT]
         coordinator = self.broker.coordinator
-        run = CommitRuns(GroupCommits(coordinator), self.broker.lookup.metadata, counter, lambda: 0)
+        metadata = self.broker.lookup.metadata
+        run = CommitRuns(GroupCommits(coordinator), metadata, counter, lambda: 0, access)
         route = Route(
             self.broker.handlers[ApiKey.OFFSET_COMMIT],
             may_block=False,

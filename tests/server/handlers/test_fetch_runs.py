@@ -20,6 +20,7 @@ from klog.protocol.fetch_response import decode_fetch_response
 from klog.protocol.messages import encode_request_header
 from klog.server.counters.request_times import RequestCounters
 from klog.server.counters.topic_stats import BrokerTopicStats
+from klog.server.handlers.access import Access
 from klog.server.handlers.data.fetch import FetchHandler
 from klog.server.handlers.data.fetch_runs import FetchRuns
 from klog.server.handlers.data.fetch_sessions import EVICTION_MS, FetchSessions
@@ -42,7 +43,7 @@ IDS = {name: UUID(int=number) for number, name in enumerate(NAMES, 1)}
 class Client(FrameClient):
     """One connection to a broker; `runs` allows to answer frames where they were read."""
 
-    def __init__(self, broker: Broker, *, runs: bool) -> None:
+    def __init__(self, broker: Broker, *, runs: bool, access: Access | None = None) -> None:
         self.topic_stats = BrokerTopicStats()
         counters = RequestCounters()
         numbers = iter(range(1, 1000))
@@ -57,6 +58,7 @@ class Client(FrameClient):
             MAX_BYTES,
             self.topic_stats,
             self._run_in_background,
+            access=access,
         )
         run = FetchRuns(
             broker.lookup,
@@ -66,6 +68,7 @@ class Client(FrameClient):
             self.topic_stats,
             counters.by_api[ApiKey.FETCH],
             lambda: 0,
+            access=access,
         )
         route = Route(
             handler.handle, may_block=False, failed=handler.failed, run=run.handle if runs else None

@@ -18,6 +18,7 @@ from klog.protocol.produce_request import ProduceRequest, encode_produce_request
 from klog.protocol.produce_response import decode_produce_response
 from klog.protocol.produce_run import ProduceRun
 from klog.server.counters.request_times import RequestCounters
+from klog.server.handlers.access import Access
 from klog.server.handlers.data.produce_runs import ProduceRuns
 from klog.server.handlers.data.produce_waits import ProduceWaits, common_timeout_ms
 from klog.server.handlers.data.remembered_targets import RememberedTargets
@@ -45,6 +46,7 @@ class Client(FrameClient):
         runs: bool,
         replicas=(1,),
         verifier: FakeVerifier | None = None,
+        access: Access | None = None,
     ) -> None:
         self.end_before = 0
         root.mkdir(exist_ok=True)
@@ -53,7 +55,7 @@ class Client(FrameClient):
             self.broker.lead(topic, replicas=replicas, topic_id=None)
         broker = self.broker
         counters = RequestCounters()
-        handler = broker.produce_handler()
+        handler = broker.produce_handler(access)
         counter = counters.by_api[ApiKey.PRODUCE]
         run = ProduceRuns(
             broker.lookup,
@@ -64,6 +66,7 @@ class Client(FrameClient):
             lambda: 0,
             ProduceWaits(broker.lookup, broker.produce_purgatory, broker.clock, counter, lambda: 0),
             broker.verification,
+            access,
         )
         route = Route(
             handler.handle, may_block=False, failed=handler.failed, run=run.handle if runs else None
