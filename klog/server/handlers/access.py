@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Final, Protocol
 
 from klog.protocol.acls import CLUSTER_NAME, AclOperation, AclResourceType
 from klog.protocol.apis import api_name
@@ -21,41 +21,99 @@ from klog.security.principal import KafkaPrincipal
 from klog.server.network.request import Client, Request
 
 # Clients choose the names, so both are limits against them.
-_REMEMBERED_MAX: Final = 16_384
+_REMEMBERED_MAX: Final = 4096
 _REMEMBERED_NAME_MAX_CHARACTERS: Final = 256
 
-_Key = tuple[KafkaPrincipal, str, AclOperation, AclResourceType, str]
+
+class Acls(Protocol):
+    """Where the present ACLs are: another value after each change."""
+
+    acls: AclSet
 
 
 class _State:
-    """The ACLs of one moment, and the decisions by them."""
+    """The ACLs of one moment, and decisions by them: by principal, host and name."""
 
     __slots__ = ("acls", "authorizer", "known")
 
-    def __init__(self, acls: AclSet, authorizer: Authorizer) -> None:
-        self.acls = acls
+    def __init__(self, authorizer: Authorizer) -> None:
+        self.acls = authorizer.acls
         self.authorizer = authorizer
-        self.known: dict[_Key, bool] = {}
+        self.known: dict[tuple[KafkaPrincipal, str, str], bool] = {}
+
+
+class Right:
+    """One operation on one type of resources: who may do it with which of them. Safe for threads.
+
+    Every request asks, so a decision that is known takes one lookup.
+    """
+
+    __slots__ = ("_authorizer_of", "_log", "_source", "_state", "kind", "operation")
+
+    def __init__(
+        self,
+        operation: AclOperation,
+        kind: AclResourceType,
+        source: Acls,
+        authorizer_of: Callable[[AclSet], Authorizer],
+        log: logging.Logger,
+    ) -> None:
+        self.operation = operation
+        self.kind = kind
+        self._source = source
+        self._authorizer_of = authorizer_of
+        self._log = log
+        self._state = _State(authorizer_of(source.acls))
+
+    def allows(self, client: Client, name: str) -> bool:
+        """Whether the client may."""
+        acls, state = self._source.acls, self._state
+        if state.acls is not acls:
+            state = self._state = _State(self._authorizer_of(acls))
+        key = client.principal, client.peer[0], name
+        allowed = state.known.get(key)
+        if allowed is None:
+            host = host_of(client.peer[0])
+            allowed = state.authorizer.decide(client.principal, host, self.operation, self.kind, name).allowed
+            if len(name) <= _REMEMBERED_NAME_MAX_CHARACTERS:
+                if len(state.known) >= _REMEMBERED_MAX:
+                    state.known.clear()
+                state.known[key] = allowed
+        return allowed
+
+    def allows_silently(self, client: Client, name: str) -> bool:
+        """Whether the client may, if there is nothing to log about it; else False."""
+        return not self._log.isEnabledFor(logging.DEBUG) and self.allows(client, name)
 
 
 class Access:
     """Decides about the clients of requests. Safe for threads.
 
-    `acls` are the present ACLs, another value after each change. `super_users` and `allows_without_acls` are
-    the configs of the authoriser.
+    `super_users` and `allows_without_acls` are the configs of the authoriser.
     """
 
     def __init__(
         self,
-        acls: Callable[[], AclSet],
+        source: Acls,
         super_users: frozenset[KafkaPrincipal] = frozenset(),
         allows_without_acls: bool = False,
     ) -> None:
-        self._acls = acls
+        self._source = source
         self._super_users = super_users
         self._allows_without_acls = allows_without_acls
         self._log = logging.getLogger(LOGGER)
-        self._state = self._new_state(acls())
+        self._rights = {
+            (operation, kind): Right(operation, kind, source, self._authorizer_of, self._log)
+            for operation in AclOperation
+            for kind in SUPPORTED
+        }
+
+    def right(self, operation: AclOperation, kind: AclResourceType) -> Right:
+        """The decisions about one operation, for those who ask often."""
+        return self._rights[operation, kind]
+
+    def _authorizer_of(self, acls: AclSet) -> Authorizer:
+        return Authorizer(acls, self._super_users, self._allows_without_acls)
 
     def allows(
         self,
@@ -68,7 +126,7 @@ class Access:
         references: int = 1,
     ) -> bool:
         """Whether the client may do something with a resource that its request names."""
-        allowed = self._decide(request.connection, operation, kind, name)
+        allowed = self._rights[operation, kind].allows(request.connection, name)
         level = logging.DEBUG if allowed else logging.INFO if logs_denial else TRACE
         if self._log.isEnabledFor(level):
             self._write(request, operation, kind, name, references, level, allowed=allowed)
@@ -100,7 +158,8 @@ class Access:
         """Whether there may be a resource of a type with which the client may do something."""
         client = request.connection
         host = host_of(client.peer[0])
-        allowed = self._present().authorizer.decide_any(client.principal, host, operation, kind)
+        authorizer = self._authorizer_of(self._source.acls)
+        allowed = authorizer.decide_any(client.principal, host, operation, kind)
         level = logging.DEBUG if allowed else logging.INFO
         if self._log.isEnabledFor(level) and client.principal not in self._super_users:
             resource = resource_text(kind, "NONE", "UNKNOWN")
@@ -114,7 +173,7 @@ class Access:
         """All that the client may do with a resource, as a bit field of operations (KIP-430)."""
         bits = 0
         for operation in SUPPORTED[kind]:
-            if self._decide(request.connection, operation, kind, name):
+            if self._rights[operation, kind].allows(request.connection, name):
                 bits |= 1 << operation
         return bits
 
@@ -123,34 +182,6 @@ class Access:
         if not self.allows_on_cluster(request, AclOperation.DESCRIBE):
             return 0
         return self.operations(request, AclResourceType.CLUSTER, CLUSTER_NAME)
-
-    def allows_silently(
-        self, client: Client, operation: AclOperation, kind: AclResourceType, name: str
-    ) -> bool:
-        """Whether the client may do something, if there is nothing to log about it; else False."""
-        return not self._log.isEnabledFor(logging.DEBUG) and self._decide(client, operation, kind, name)
-
-    def _present(self) -> _State:
-        acls, state = self._acls(), self._state
-        if state.acls is not acls:
-            state = self._state = self._new_state(acls)
-        return state
-
-    def _new_state(self, acls: AclSet) -> _State:
-        return _State(acls, Authorizer(acls, self._super_users, self._allows_without_acls))
-
-    def _decide(self, client: Client, operation: AclOperation, kind: AclResourceType, name: str) -> bool:
-        state = self._present()
-        key = client.principal, client.peer[0], operation, kind, name
-        allowed = state.known.get(key)
-        if allowed is None:
-            host = host_of(client.peer[0])
-            allowed = state.authorizer.decide(client.principal, host, operation, kind, name).allowed
-            if len(name) <= _REMEMBERED_NAME_MAX_CHARACTERS:
-                if len(state.known) >= _REMEMBERED_MAX:
-                    state.known.clear()
-                state.known[key] = allowed
-        return allowed
 
     def _write(
         self,
@@ -166,7 +197,8 @@ class Access:
         principal, host = request.principal, host_of(request.peer_address)
         resource = resource_text(kind, name)
         if self._log.isEnabledFor(logging.DEBUG):
-            decision = self._present().authorizer.decide(principal, host, operation, kind, name)
+            authorizer = self._authorizer_of(self._source.acls)
+            decision = authorizer.decide(principal, host, operation, kind, name)
             reason = reason_line(decision, principal, host, operation, resource)
             if reason is not None:
                 self._log.debug("%s", reason)

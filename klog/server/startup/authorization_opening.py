@@ -54,7 +54,7 @@ def open_authorization(
     allows_without_acls = _flag(_ALLOW_EVERYONE, config.static.get(_ALLOW_EVERYONE, "false"))
     acls = AclStore(store, clock_ms, _pause)
     acls.follow()
-    return Authorization(acls, Access(lambda: acls.acls, super_users, allows_without_acls))
+    return Authorization(acls, Access(acls, super_users, allows_without_acls))
 
 
 def _pause() -> None:

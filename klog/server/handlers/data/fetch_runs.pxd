@@ -7,7 +7,7 @@ from klog.server.counters.request_times cimport ApiCounter as Counter
 
 
 cdef class FetchRuns:
-    cdef object _access
+    cdef object _topics
     cdef Replicas _replicas
     cdef Targets _targets
     cdef Sessions _sessions

@@ -52,7 +52,7 @@ class FetchRuns:
         access: Access | None = None,
     ) -> None:
         """Without `access` everybody may read all topics."""
-        self._access = access
+        self._topics = None if access is None else access.right(AclOperation.READ, AclResourceType.TOPIC)
         self._replicas = lookup.replicas
         self._targets = targets
         self._sessions = sessions
@@ -119,13 +119,10 @@ class FetchRuns:
 
     def _may_read(self, connection: Connection, topic: str) -> bool:
         """Whether the client may, without a word in the audit log; else `fetch` decides."""
-        access = self._access
-        return access is None or access.allows_silently(
-            connection, AclOperation.READ, AclResourceType.TOPIC, topic
-        )
+        return self._topics is None or self._topics.allows_silently(connection, topic)
 
     def _may_read_all(self, connection: Connection, others: list[SessionPartition]) -> bool:
-        if self._access is not None:
+        if self._topics is not None:
             for other in others:
                 if not self._may_read(connection, other.entry.key[0]):
                     return False

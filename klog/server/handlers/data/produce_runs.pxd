@@ -7,7 +7,8 @@ from klog.server.counters.topic_stats cimport TopicStats
 
 
 cdef class ProduceRuns:
-    cdef object _access
+    cdef object _topics
+    cdef object _ids
     cdef Replicas _replicas
     cdef Targets _targets
     cdef object _clock_ms

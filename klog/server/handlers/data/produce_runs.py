@@ -50,7 +50,9 @@ class ProduceRuns:
         access: Access | None = None,
     ) -> None:
         """Without `access` everybody may write to all topics."""
-        self._access = access
+        write = AclOperation.WRITE
+        self._topics = None if access is None else access.right(write, AclResourceType.TOPIC)
+        self._ids = None if access is None else access.right(write, AclResourceType.TRANSACTIONAL_ID)
         self._replicas = lookup.replicas
         self._targets = targets
         self._clock_ms = clock_ms
@@ -92,8 +94,7 @@ class ProduceRuns:
             return False
         partition = target.partition
         transactional_id = run.transactional_id
-        access = self._access
-        if access is not None and not _may_write(access, connection, target.key[0], transactional_id):
+        if self._topics is not None and not self._may_write(connection, target.key[0], transactional_id):
             return False
         guard = UNCHECKED if transactional_id is None else self._guard(run, transactional_id, partition)
         if guard is None:
@@ -137,21 +138,17 @@ class ProduceRuns:
         )
         return True
 
+    def _may_write(self, connection: Connection, topic: str, transactional_id: bytes | None) -> bool:
+        """Whether the client may, without a word in the audit log; else `produce` decides."""
+        topics, ids = self._topics, self._ids
+        if topics is None or ids is None:
+            return True
+        return topics.allows_silently(connection, topic) and (
+            transactional_id is None or ids.allows_silently(connection, text_of(transactional_id))
+        )
+
     def _guard(self, run: ProduceRun, transactional_id: bytes, partition: Partition) -> object | None:
         """The guard for a run that belongs to a transaction; None if `produce` has to find it."""
         _, _, producer_id, epoch, sequence, _ = run.batch(0)
         producer = Producer(producer_id, epoch)
         return self._verification.guard_here(text_of(transactional_id), producer, sequence, partition)
-
-
-def _may_write(access: Access, connection: Connection, topic: str, transactional_id: bytes | None) -> bool:
-    """Whether the client may, without a word in the audit log; else `produce` decides."""
-    return access.allows_silently(connection, AclOperation.WRITE, AclResourceType.TOPIC, topic) and (
-        transactional_id is None
-        or access.allows_silently(
-            connection,
-            AclOperation.WRITE,
-            AclResourceType.TRANSACTIONAL_ID,
-            text_of(transactional_id),
-        )
-    )

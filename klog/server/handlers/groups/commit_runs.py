@@ -57,7 +57,9 @@ class CommitRuns:
         access: Access | None = None,
     ) -> None:
         """Without `access` everybody may commit for all groups."""
-        self._access = access
+        read = AclOperation.READ
+        self._groups = None if access is None else access.right(read, AclResourceType.GROUP)
+        self._topics = None if access is None else access.right(read, AclResourceType.TOPIC)
         self._commits = commits
         self._metadata = metadata
         self._counter = counter
@@ -92,13 +94,11 @@ class CommitRuns:
 
     def _may_commit(self, connection: Connection, run: CommitRun, keys: list[PartitionKey]) -> bool:
         """Whether the client may, without a word in the audit log; else `offsets` decides."""
-        access = self._access
-        if access is None:
+        groups, topics = self._groups, self._topics
+        if groups is None or topics is None:
             return True
-        read = AclOperation.READ
-        return access.allows_silently(connection, read, AclResourceType.GROUP, run.group) and all(
-            access.allows_silently(connection, read, AclResourceType.TOPIC, topic)
-            for topic in {topic for topic, _ in keys}
+        return groups.allows_silently(connection, run.group) and all(
+            topics.allows_silently(connection, topic) for topic in {topic for topic, _ in keys}
         )
 
     def _wait(self, wait: Wait, run: CommitRun, connection: Connection, start_ns: int) -> None:

@@ -15,13 +15,13 @@ from klog.protocol.acls import Acl, AclOperation, AclResourceType, PatternType, 
 from klog.protocol.apis import SERVED, ApiKey, api_name
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.messages import encode_request, error_codes, response_class
-from klog.security.authorization.acl_set import AclSet, by_pattern
 from klog.server.handlers.access import Access
 from klog.server.handlers.answers import entity_of, send_answer
 from klog.server.handlers.dispatch import Route
 from klog.server.handlers.guards.guarding import guard_routes
 from tests.comparison import authorization_requests as requests
 from tests.server.handlers.parts import FakeRequest, answer_of
+from tests.server.handlers.test_access import Acls
 
 # They check rights in their handlers, or need none.
 IN_HANDLERS = {ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.METADATA}
@@ -41,8 +41,7 @@ Handle = Callable[[FakeRequest], None]
 
 def guarded(key: int, handle: Handle, *acls: Acl, controller: bool = True) -> Handle:
     """A handler behind the guard of an API."""
-    present = AclSet(by_pattern(acls))
-    access = Access(lambda: present)
+    access = Access(Acls(*acls))
     route = Route(handle)  # type: ignore[arg-type]
     routes = guard_routes({key: route}, access, MetadataCache(), lambda: controller, lambda: True)
     return routes[key].handle  # type: ignore[return-value]
