@@ -34,16 +34,16 @@ from klog.server.counters.topic_stats import BrokerTopicStats
 from klog.server.handlers.cluster.api_versions import ApiVersionsHandler
 from klog.server.handlers.data.fetch_sessions import FetchSessions
 from klog.server.handlers.partition_lookup import PartitionLookup
-from klog.server.logs.cleaning import ServedLogs, open_cleaner
+from klog.server.logs.cleaning import ServedLogs
 from klog.server.logs.log_dir_moves import LogDirMoves
 from klog.server.logs.topic_reads import read_topic_ids
 from klog.server.peers.controller_channel import ToController
 from klog.server.startup.purgatories import Purgatories
 from klog.server.startup.routes import HandlerServices
-from klog.storage.cleaner.cleaning import clean
 from klog.storage.log.manager_values import Progress
 from klog.storage.log.partition_log import PartitionLog
 from klog.storage.log.upkeep import Upkeep
+from tests.simulation.cleaning_loop import CleaningLoop
 from tests.simulation.control_sending import Sender
 from tests.simulation.coordinators import Coordinators
 from tests.simulation.disk import Disk, Tasks
@@ -119,9 +119,10 @@ class SimulatedBroker:
         world = self.world
         tasks = Tasks(world.scheduler, self.process)
         self.logs = self.disk.open(tasks, world.topic_config, self.wall_ms, self.broker_id, self)
-        self.cleaner = open_cleaner(self.logs, self.disk.directories, _CONFIG, self.wall_ms, clean)
+        self.cleaning = CleaningLoop(self, _CONFIG)
+        self.cleaner = self.cleaning.cleaner
         Upkeep(self.logs, self.wall_ms, self.cleaner.retention_of_others).start()
-        tasks.every(_CLEANING_MS, self._clean)
+        tasks.every(_CLEANING_MS, self.cleaning.clean)
         self._timer_due_us: int | None = None
         self.timer = timer = Timer(self.clock_ms, self._arm_timer)
         self.purgatories = Purgatories(
@@ -164,10 +165,6 @@ class SimulatedBroker:
         )
         self.coordinators = Coordinators(self, world.internal_partitions)
         self.serving = Serving(self, self._handler_services())
-
-    def _clean(self) -> None:
-        if any(log.config.compact for log in self.logs.logs()):
-            self.world.counts["cleanings"] += self.cleaner.clean_dirtiest()
 
     def _new_worker(self, _name: str, work: Callable[[], float | None], *, retry_s: float) -> Any:
         return SimulatedWorker(self, work)
@@ -341,4 +338,5 @@ class SimulatedBroker:
     def end(self) -> None:
         """The process is gone: nothing more is written."""
         self.process.end()
+        self.cleaning.abandon()
         self.logs.release()

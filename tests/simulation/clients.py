@@ -15,7 +15,7 @@ from klog.replication.partition import ALL_IN_SYNC
 from tests.simulation.coordinators import INPUT, INTERNAL
 from tests.simulation.frames import answers_in, frame_of
 from tests.simulation.group_clients import ConsumerGroup
-from tests.simulation.log_content import Batch, batch_of, batches_in, is_taken
+from tests.simulation.log_content import Batch, RecordId, batch_of, batches_in, is_taken
 from tests.simulation.producing import Produced, Producing
 from tests.simulation.scheduler import US_PER_MS, Process, stream
 from tests.simulation.transactional_clients import TransactionalProducer
@@ -52,6 +52,8 @@ class Clients:
         self.process = Process("clients")
         self.random = stream(world.schedule.seed, "clients")
         self._records = 0
+        # When records were made, by the clock that they carry.
+        self.created_ms: dict[RecordId, int] = {}
         # Far from those that coordinators give.
         self._producer_ids = 1 << 40
         self.producing = True
@@ -79,7 +81,12 @@ class Clients:
 
     def new_record(self) -> int:
         self._records += 1
+        self.created_ms[self._records] = self.wall_ms()
         return self._records
+
+    def wall_ms(self) -> int:
+        """The clock of all clients."""
+        return 1_700_000_000_000 + self.world.scheduler.now_ms
 
     def new_producer_id(self) -> int:
         self._producer_ids += 1
@@ -165,13 +172,12 @@ class Producer:
     def _new_record(self, sequence: int) -> Record:
         clients = self._clients
         record_id = clients.new_record()
-        now_ms = 1_700_000_000_000 + clients.world.scheduler.now_ms
         fields = BatchFields()
         if self._acks != ALL_IN_SYNC:
             clients.unordered.add(record_id)
         else:
             fields = BatchFields(producer_id=self._producer_id, producer_epoch=0, base_sequence=sequence)
-        return Record(record_id, bytes(batch_of(record_id, now_ms, fields)))
+        return Record(record_id, bytes(batch_of(record_id, clients.wall_ms(), fields)))
 
     def _send(self, key: TopicPartition) -> None:
         clients, sending = self._clients, self._sending[key]

@@ -22,6 +22,7 @@ from klog.replication.alter_partition import IsrAccepted, ProposalOutcome
 from klog.replication.isr import IsrState
 from klog.replication.isr_changes import IsrRequest
 from klog.replication.partition_state import PartitionState
+from klog.replication.replica_manager import ReplicaManager
 from klog.storage.log.producers import Producers
 
 _AFTER_ANSWER = isr_changes.after_answer
@@ -146,11 +147,17 @@ def markers_sent_twice_in_an_older_epoch() -> Any:
     return stack
 
 
+def replaced_controllers_obeyed() -> Any:
+    """Brokers carry out requests of a controller that has been replaced."""
+    return patch.object(ReplicaManager, "accepts", lambda _manager, _epoch: True)
+
+
 DRIVER_MUTATIONS: dict[str, Callable[[], Any]] = {
     "a lost wake-up of a fetcher": lost_wake_of_a_fetcher,
     "a lost wake-up of markers that pause": lost_wake_of_markers,
     "a control request whose next time is forgotten": forgotten_time_of_a_control_request,
     "an ISR answer of an older version applied": old_isr_answers,
     "a marker sent twice": markers_sent_twice,
+    "requests of a replaced controller obeyed": replaced_controllers_obeyed,
     "a marker sent twice with an older coordinator epoch": markers_sent_twice_in_an_older_epoch,
 }

@@ -1,8 +1,9 @@
-"""Defects put into the paths for usual frames and into the cleaner: the simulation must find each of them."""
+"""Defects put into the paths for usual frames, cleaning and retention: the simulation must find each."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 from unittest.mock import patch
 from weakref import WeakKeyDictionary
@@ -14,9 +15,13 @@ from klog.server.handlers.data.produce_waits import ProduceWaits
 from klog.server.handlers.groups.commit_runs import CommitRuns
 from klog.storage.cleaner import selection
 from klog.storage.cleaner.filtering import BatchFilter
+from klog.storage.cleaner.log_cleaner import LogCleaner
+from klog.storage.cleaner.open_log import OpenLog
+from klog.storage.log import retention
 from klog.storage.log.verification import UNCHECKED
 
 _APPEND_RUN = Partition.append_run
+_TOO_OLD = retention._too_old
 _IS_SPENT = BatchFilter.is_spent
 # The last state in which a broker has led a partition and has written a run.
 _LED: WeakKeyDictionary[Partition, PartitionState] = WeakKeyDictionary()
@@ -117,11 +122,37 @@ def markers_cleaned_early() -> Any:
     )
 
 
+def records_deleted_early() -> Any:
+    """Retention by age deletes records that are half as old."""
+    return patch.object(
+        retention,
+        "_too_old",
+        lambda extents, age_ms, *others: _TOO_OLD(extents, age_ms // 2, *others) if age_ms >= 0 else 0,
+    )
+
+
+def truncated_while_cleaned() -> Any:
+    """What truncates a log does not stop its cleaning, whose segments are then swapped in all the same."""
+    stack = ExitStack()
+    stack.enter_context(patch.object(OpenLog, "was_truncated", False))
+    stack.enter_context(
+        patch.multiple(
+            LogCleaner,
+            abort_and_pause=lambda *_: None,
+            resume=lambda *_: None,
+            _check_still_wanted=lambda *_: None,
+        )
+    )
+    return stack
+
+
 FAST_PATH_MUTATIONS: dict[str, Callable[[], Any]] = {
     "a run answered before the high watermark": runs_answered_early,
     "a run of offset commits answered before the high watermark": commit_runs_answered_early,
     "a run appended in an old leader epoch": runs_appended_in_an_old_epoch,
     "a usual fetch answered above the high watermark": runs_read_to_the_end,
+    "records deleted before their age": records_deleted_early,
+    "a log truncated while it is cleaned": truncated_while_cleaned,
     "a cleaning above the last stable offset": cleaned_above_the_last_stable_offset,
     "markers that cleaning removes early": markers_cleaned_early,
 }

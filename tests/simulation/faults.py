@@ -64,6 +64,12 @@ def _apply(world: World, fault: Fault) -> None:
                     broker.session.reconnect()
         case faults.Depose():
             world.admin.delete(paths.CONTROLLER)
+        case faults.SlowController():
+            active = world.active()
+            if active is not None:
+                for each in world.schedule.brokers:
+                    link = active.process.name, f"b{each}"
+                    world.network.slow[link] = world.scheduler.now_ms + fault.for_ms
         case faults.SkewClock():
             broker = world.brokers.get(fault.broker)
             if broker is not None:

@@ -30,13 +30,17 @@ from tests.simulation.schedule import (
     ShutDown,
     SkewClock,
     Slow,
+    SlowController,
 )
 from tests.simulation.scheduler import stream
 from tests.simulation.tree import TREE
 
 _NAMES = ("a", "b")
-# How many of the schedules are only about coordinators that move.
+# How many of the schedules are only about coordinators that move, and about controllers that are replaced.
 _HAND_OVERS = 0.08
+_DEPOSED = 0.06
+# How records are kept by their age, in schedules of some seconds.
+_SHORT_RETENTION_MS = ("500", "2000", "5000")
 
 # As soon as there is something to clean.
 _CLEANED = ("min.cleanable.dirty.ratio", "0.01")
@@ -49,6 +53,9 @@ def schedule(seed: int) -> Schedule:
     moving = stream(seed, "hand-overs")
     if moving.random() < _HAND_OVERS:
         return _hand_overs(seed, moving)
+    deposing = stream(seed, "controllers")
+    if deposing.random() < _DEPOSED:
+        return _deposed_controllers(seed, deposing)
     rng = stream(seed, "schedule")
     brokers = tuple(range(1, rng.choice((3, 3, 3, 4)) + 1))
     log_dirs = rng.choice((1, 1, 2))
@@ -95,6 +102,31 @@ def _hand_overs(seed: int, rng: random.Random) -> Schedule:
     )
     in_order = tuple(sorted(faults, key=lambda each: each.at_ms))
     return Schedule(seed, (1, 2, spare, data), topics, in_order, 0.0, CHAOS_MS, rng.choice((100, 250)))
+
+
+def _deposed_controllers(seed: int, rng: random.Random) -> Schedule:
+    """Controllers are replaced while their requests are on their way, and these arrive after newer ones.
+
+    Partitions move meanwhile, so the requests of two controllers contradict each other.
+    """
+    brokers = (1, 2, 3, 4)
+    topics: tuple[Topic, ...] = (
+        ("a", tuple(tuple(rng.sample(brokers, 3)) for _ in range(2)), (("min.insync.replicas", "2"),)),
+    )
+    faults: list[Fault] = []
+    at_ms = rng.randrange(300, 1_500)
+    while at_ms < CHAOS_MS - 1_000:
+        faults.append(SlowController(at_ms, 1_500))
+        for _ in range(rng.randint(1, 3)):
+            number, target = rng.randrange(2), tuple(rng.sample(brokers, 3))
+            faults.append(Reassign(at_ms + rng.randrange(1, 600), "a", number, target))
+        faults.append(ElectPreferred(at_ms + rng.randrange(300, 600)))
+        if rng.random() < 0.4:
+            faults.append(Expire(at_ms + rng.randrange(600), rng.choice(brokers)))
+        faults.append(Depose(at_ms + 600 + rng.randrange(300)))
+        at_ms += rng.randrange(1_500, 3_500)
+    in_order = tuple(sorted(faults, key=lambda each: each.at_ms))
+    return Schedule(seed, brokers, topics, in_order, 0.0, CHAOS_MS, rng.choice((100, 250)))
 
 
 class _Maker:
@@ -180,7 +212,9 @@ class _Maker:
             chosen += [("cleanup.policy", "compact"), _CLEANED]
         elif kept < 0.35:
             chosen.append(("retention.bytes", self._rng.choice(("300", "3000"))))
-        if kept < 0.35:
+        elif kept < 0.45:
+            chosen.append(("retention.ms", self._rng.choice(_SHORT_RETENTION_MS)))
+        if kept < 0.45:
             chosen.append(("segment.bytes", self._rng.choice(("300", "1000", "1000"))))
         return tuple(chosen)
 

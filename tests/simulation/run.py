@@ -65,9 +65,7 @@ def _run(schedule: Schedule) -> Outcome:
         except Exception as error:
             failure = Failure(schedule, error, traceback.format_exc(), tuple(world.trace))
         finally:
-            for broker in list(world.brokers.values()):
-                broker.end()
-            world.scheduler.close()
+            world.close()
         return Outcome(failure, world.counts, world.scheduler.calls)
 
 

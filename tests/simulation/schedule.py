@@ -62,6 +62,13 @@ class Depose(Fault):
 
 
 @dataclass(frozen=True, slots=True)
+class SlowController(Fault):
+    """Messages of the broker that is the controller take long, as by `Slow`."""
+
+    for_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class SkewClock(Fault):
     """The wall clock of a broker is set, forward or back."""
 

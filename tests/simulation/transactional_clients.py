@@ -264,7 +264,7 @@ class TransactionalProducer:
             base_sequence=sequence,
             is_transactional=True,
         )
-        data = bytes(batch_of(record_id, 1_700_000_000_000 + clients.world.scheduler.now_ms, fields))
+        data = bytes(batch_of(record_id, clients.wall_ms(), fields))
         producing = Producing(key, _PRODUCE_VERSION, ALL_IN_SYNC, (record_id,), (data,), self._id)
 
         for _ in range(self._random.choice(_PRODUCE_TRIES)):

@@ -23,6 +23,7 @@ from klog.server.peers.controller_times import ControllerTimes
 from klog.storage.log.partition_log import PartitionLog
 from tests.metadata.memory_tree import MemorySession, NoJournal
 from tests.simulation.broker import SimulatedBroker
+from tests.simulation.cleaning_loop import CleaningLoop
 from tests.simulation.clients import Clients
 from tests.simulation.coordinators import INTERNAL
 from tests.simulation.disk import Disk
@@ -37,6 +38,8 @@ _START_RETRY_MS = 500
 _TRACE_LINES = 400
 # How long the removal of a replica may take from its first step on.
 _REMOVAL_MS = 10_000
+# What is kept longer is not deleted in a schedule, unless a clock is set.
+_LONG_MS = 3_600_000
 
 
 class WatchedTree(SharedTree):
@@ -81,6 +84,7 @@ class World:
         self.internal_partitions = {name: counts.get(name, 1) for name in INTERNAL}
         self._topic_configs: dict[str, TopicConfig] = {}
         self.brokers: dict[int, SimulatedBroker] = {}
+        self._cleanings: list[CleaningLoop] = []
         self._by_process: dict[Process, SimulatedBroker] = {}
         # The ends of the logs of brokers that are down.
         self.left_behind: dict[int, dict[tuple[str, TopicPartition], int]] = {}
@@ -127,8 +131,17 @@ class World:
         self.left_behind.pop(broker_id, None)
         self.failing.difference_update(broker.disk.directories)
         self.brokers[broker_id] = broker
+        self._cleanings.append(broker.cleaning)
         self._by_process[broker.process] = broker
         self.counts["starts"] += 1
+
+    def close(self) -> None:
+        """Everything ends."""
+        for broker in self.brokers.values():
+            broker.end()
+        for cleaning in self._cleanings:
+            cleaning.close()
+        self.scheduler.close()
 
     def crash(self, broker_id: int, *, power: bool, clean: bool = False) -> None:
         """End a broker's process."""
@@ -139,6 +152,7 @@ class World:
         logs = broker.logs.logs()
         if clean:
             broker.process.end()
+            broker.cleaning.stop()
             broker.logs.stop()
             broker.session.close()
         else:
@@ -187,7 +201,25 @@ class World:
 
     def _has_retention(self, topic: str) -> bool:
         config = self.topic_config(topic)
-        return config.delete and config.retention_bytes >= 0
+        return config.delete and (config.retention_bytes >= 0 or self._keeps_shortly(config))
+
+    @staticmethod
+    def _keeps_shortly(config: TopicConfig) -> bool:
+        return 0 <= config.retention_ms < _LONG_MS
+
+    def _check_ages(
+        self, broker: SimulatedBroker, partition: Partition, model: Committed, start: int
+    ) -> None:
+        """A leader has deleted records from `start` on because of their age, by its own clock."""
+        config, log = partition.log.config, partition.log
+        if start < 0 or config.retention_bytes >= 0 or not self._keeps_shortly(config):
+            return
+        for offset in range(max(start, model.start, model.deleted_to), min(log.log_start_offset, model.end)):
+            created_ms = self.clients.created_ms.get(model.records[offset - model.start])
+            assert created_ms is None or broker.wall_ms() - created_ms > config.retention_ms, (
+                f"b{broker.broker_id} deletes the record at {offset} of {partition.topic_partition} after"
+                f" {broker.wall_ms() - created_ms} ms"
+            )
 
     def create_topic(self, name: str, replicas: Sequence[Sequence[int]]) -> None:
         self._topics_created += 1
@@ -289,7 +321,10 @@ class World:
         seen = broker.seen.get(key)
         if seen is None or seen.partition is not partition:
             seen = broker.seen[key] = Seen(partition)
+        start, is_leader = seen.start, seen.is_leader and seen.epoch == partition.state.leader_epoch
         model = self.history.check(broker.broker_id, partition, seen)
+        if model is not None and is_leader and seen.start != start:
+            self._check_ages(broker, partition, model, start)
         if model is not None and self.history.may_check_isr(model, broker.broker_id):
             self.history.check_isr(model, self._ends(model.topic_id, partition))
 
