@@ -52,8 +52,8 @@ def cluster(settings: ClientSettings) -> Iterator[Cluster]:
         yield client
 
 
-def _authenticate(sasl: Login, channel: Channel) -> None:
-    authenticate(channel, sasl, secrets.token_urlsafe(_NONCE_BYTES))
+def _authenticate(sasl: Login, channel: Channel) -> int:
+    return authenticate(channel, sasl, secrets.token_urlsafe(_NONCE_BYTES))
 
 
 def _wait_for_broker(settings: ClientSettings, connect: Callable[[], object]) -> None:

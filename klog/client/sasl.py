@@ -11,6 +11,7 @@ import hmac
 from base64 import b64decode, b64encode
 from collections.abc import Generator
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Final
 
 from klog.client.connection import Connection
@@ -43,10 +44,11 @@ Login = Sasl | OAuthBearer
 """Who the client is."""
 
 
-def authenticate(connection: Connection, sasl: Login, nonce: str) -> None:
+def authenticate(connection: Connection, sasl: Login, nonce: str) -> int:
     """Authenticate an open connection; `nonce` is a random text of printable ASCII without commas.
 
-    Raises AuthenticationFailedError, ChannelError.
+    Returns for how many ms the login is valid, 0 if it does not end. Raises AuthenticationFailedError,
+    ChannelError.
     """
     version = connection.version_of(ApiKey.SASL_HANDSHAKE)
     shake = build(request_class(ApiKey.SASL_HANDSHAKE, version), mechanism=sasl.mechanism)
@@ -57,12 +59,14 @@ def authenticate(connection: Connection, sasl: Login, nonce: str) -> None:
             f"{connection} does not accept sasl.mechanism={sasl.mechanism}", cure=f"it offers {offered}"
         )
     exchange = _exchange(sasl, nonce)
+    lifetime_ms = 0
     try:
         message = next(exchange)
         while True:
-            message = exchange.send(_ask(connection, message))
+            reply, lifetime_ms = _ask(connection, message)
+            message = exchange.send(reply)
     except StopIteration:
-        return
+        return lifetime_ms
     except AuthenticationFailedError as error:
         raise error.at(str(connection)) from None
 
@@ -73,7 +77,8 @@ def _exchange(sasl: Login, nonce: str) -> Exchange:
     return plain(sasl) if sasl.mechanism == "PLAIN" else scram(sasl, nonce)
 
 
-def _ask(connection: Connection, message: bytes) -> bytes:
+def _ask(connection: Connection, message: bytes) -> tuple[bytes, int]:
+    """The server's message, and for how many ms the login is valid."""
     version = connection.version_of(ApiKey.SASL_AUTHENTICATE)
     request = build(request_class(ApiKey.SASL_AUTHENTICATE, version), auth_bytes=message)
     answer = connection.send(request)
@@ -81,7 +86,8 @@ def _ask(connection: Connection, message: bytes) -> bytes:
     if code is not ErrorCode.NONE:
         said = answer.error_message or code.name
         raise AuthenticationFailedError(said, cure="check sasl.mechanism and sasl.jaas.config")
-    return bytes(answer.auth_bytes)
+    lifetime = getattr(answer, "session_lifetime", timedelta())  # since version 1
+    return bytes(answer.auth_bytes), lifetime // timedelta(milliseconds=1)
 
 
 def plain(sasl: Sasl) -> Exchange:

@@ -46,6 +46,7 @@ _SIZE: Final = struct.Struct(">i")
 _FIRST_BYTES: Final = 1 << 20
 _SMALL_FRAME_BYTES: Final = 4096
 _INT32_MAX: Final = (1 << 31) - 1
+_USED_PART_OF_LOGIN: Final = 0.85
 
 SYSTEM_BUFFER: Final = -1
 """The size of a socket's buffer is left to the operating system."""
@@ -63,8 +64,9 @@ class Channel:
     Any ChannelError leaves the channel closed; `connect` opens it again. One thread at a time uses it, but
     another thread may call `close` to end a wait. `timeout_ms` limits connecting and each request, unless a
     request has its own limit. `authenticate` is called with the channel when the versions are known, before
-    any other request. With `keeps_buffer`, large answers are received into the same memory: views of an
-    answer are valid until the next request. `receive_buffer_bytes` is SO_RCVBUF.
+    any other request. It returns for how many ms the login is valid (0: for ever), and is called again before
+    a request when most of that time is over (KIP-368). With `keeps_buffer`, large answers are received into
+    the same memory: views of an answer are valid until the next request. `receive_buffer_bytes` is SO_RCVBUF.
     """
 
     host: str
@@ -74,13 +76,14 @@ class Channel:
     timeout_ms: int = 30_000
     tls: ssl.SSLContext | None = None
     software: ClientSoftware = KLOG
-    authenticate: Callable[[Channel], object] | None = None
+    authenticate: Callable[[Channel], int] | None = None
     keeps_buffer: bool = False
     receive_buffer_bytes: int = SYSTEM_BUFFER
     versions: Mapping[int, VersionRange] = field(default_factory=dict, init=False)
     _socket: socket.socket | None = field(default=None, init=False)
     _correlation_id: int = field(default=0, init=False)
     _kept: bytearray = field(default_factory=bytearray, init=False)
+    _renewal_s: float | None = field(default=None, init=False)
 
     def __enter__(self) -> Self:
         self.connect()
@@ -113,12 +116,24 @@ class Channel:
             if self.tls is None:
                 error.cure = "if that port is for TLS, security.protocol=SSL"
             raise
-        if self.authenticate is not None:
-            try:
-                self.authenticate(self)
-            except BaseException:
-                self.close()
-                raise
+        self._log_in()
+
+    def _log_in(self) -> None:
+        self._renewal_s = None
+        if self.authenticate is None:
+            return
+        try:
+            lifetime_ms = self.authenticate(self)
+        except BaseException:
+            self.close()
+            raise
+        if lifetime_ms:
+            self._renewal_s = time.monotonic() + lifetime_ms * _USED_PART_OF_LOGIN / 1000
+
+    def _renew_login(self) -> None:
+        """Logs in again if most of the login's time is over."""
+        if self._renewal_s is not None and self._socket is not None and time.monotonic() >= self._renewal_s:
+            self._log_in()
 
     def _open(self) -> socket.socket:
         sock = self._connect_socket()
@@ -212,6 +227,7 @@ class Channel:
 
         Raises ConnectionLostError, RequestTimeoutError, UnexpectedResponseError.
         """
+        self._renew_login()
         deadline_s = self._deadline_s(timeout_ms)
         self._write(api_key, version, body, deadline_s)
         frame = self._read_frame(deadline_s)
@@ -228,6 +244,7 @@ class Channel:
 
         Raises ConnectionLostError, RequestTimeoutError.
         """
+        self._renew_login()
         self._write(api_key, version, body, self._deadline_s(timeout_ms))
 
     def _negotiate(self) -> ApiVersionsResponse:

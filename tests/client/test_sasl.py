@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
@@ -88,12 +89,14 @@ def handshake(code: ErrorCode = ErrorCode.NONE) -> SimpleNamespace:
 def authenticated(
     data: bytes, code: ErrorCode = ErrorCode.NONE, message: str | None = None
 ) -> SimpleNamespace:
-    return SimpleNamespace(error_code=code, error_message=message, auth_bytes=data)
+    return SimpleNamespace(
+        error_code=code, error_message=message, auth_bytes=data, session_lifetime=timedelta(milliseconds=1500)
+    )
 
 
 def test_a_connection_is_authenticated_by_handshake_and_messages():
     connection = answered(handshake(), authenticated(CHALLENGE), authenticated(VERDICT))
-    authenticate(connection, USER, NONCE)
+    assert authenticate(connection, USER, NONCE) == 1500
     shake, first, second = connection.sent
     assert shake.mechanism == "SCRAM-SHA-256"
     assert (first.auth_bytes, second.auth_bytes) == (b"n,,n=user,r=" + NONCE.encode(), PROOF)

@@ -65,12 +65,12 @@ def channel_to(
     )
 
 
-def _log_in(login: Login | None, channel: Channel) -> None:
+def _log_in(login: Login | None, channel: Channel) -> int:
     """Raises ConnectFailedError: the other broker may know the password later, so it is tried again."""
     try:
         if login is None:
             raise AuthenticationFailedError(f"{channel} wants a login, and this broker has none")
-        authenticate(channel, login, secrets.token_urlsafe(_NONCE_BYTES))
+        return authenticate(channel, login, secrets.token_urlsafe(_NONCE_BYTES))
     except AuthenticationFailedError as error:
         raise ConnectFailedError(f"cannot log in at {error}") from error
 
