@@ -25,7 +25,7 @@ from klog.commands.cluster.top_view import (
     window,
 )
 from klog.commands.shared.connection import ConnectionOptions
-from klog.commands.shared.keyboard import Keyboard, keyboard
+from klog.commands.shared.keyboard import RESUMED, Keyboard, keyboard
 from klog.commands.shared.messages import BOLD, RED, columns_of, print_error, print_line
 from klog.commands.shared.option_sets import flag, optional
 from klog.commands.shared.output import HOME_AND_CLEAR, OutputFormat, OutputOptions
@@ -154,6 +154,8 @@ class _Screen:
                 return True
             pressed = self._keys.wait(left_s)
             for key in pressed:
+                if key == RESUMED:
+                    continue
                 self._view = press(self._view, key, arranged(self._view, rows_of(self._view, look)))
             if self._view.is_over:
                 return False

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 import select
+import signal
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -36,27 +36,35 @@ def keys_in(data: bytes) -> list[str]:
     return [key for key in named if key.isprintable()]
 
 
-class Keyboard:
-    """The keys of the terminal that a descriptor reads."""
+RESUMED: Final = "resumed"
+"""Not a key: the command goes on after Ctrl-Z, and its screen is gone."""
 
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self._is_open = True
+
+class Keyboard:
+    """The keys of the terminal that a descriptor reads. A byte on `resumed` says that Ctrl-Z is over."""
+
+    def __init__(self, descriptor: int, resumed: int) -> None:
+        self._open = [descriptor, resumed]
+        self._resumed = resumed
 
     def wait(self, longest_s: float) -> list[str]:
-        """The keys that were pressed, none if none was within this time."""
-        if not self._is_open:
-            time.sleep(longest_s)
-            return []
-        ready, _, _ = select.select([self._descriptor], [], [], longest_s)
-        data = os.read(self._descriptor, _AT_ONCE) if ready else b""
-        self._is_open = bool(data) or not ready
-        return keys_in(data)
+        """The keys that were pressed, and RESUMED; none if nothing was within this time."""
+        ready, _, _ = select.select(self._open, [], [], longest_s)
+        found: list[str] = []
+        for descriptor in ready:
+            data = os.read(descriptor, _AT_ONCE)
+            if not data:
+                self._open.remove(descriptor)
+            found += [RESUMED] if descriptor == self._resumed else keys_in(data)
+        return found
 
 
 @contextmanager
 def keyboard() -> Iterator[Keyboard | None]:
-    """The terminal at stdin, whose keys are not shown while the block runs; None if it is no terminal."""
+    """The terminal at stdin, whose keys are not shown while the block runs; None if it is no terminal.
+
+    While Ctrl-Z has stopped the command, the terminal has the modes that it had before.
+    """
     if not sys.stdin.isatty():
         yield None
         return
@@ -65,8 +73,22 @@ def keyboard() -> Iterator[Keyboard | None]:
 
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
-    tty.setcbreak(descriptor, termios.TCSADRAIN)
-    try:
-        yield Keyboard(descriptor)
-    finally:
+    resumed, resumes = os.pipe()
+
+    def suspend(number: int, _: object) -> None:
         termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)  # returns when the command goes on
+        signal.signal(number, suspend)
+        tty.setcbreak(descriptor, termios.TCSADRAIN)
+        os.write(resumes, b"!")
+
+    tty.setcbreak(descriptor, termios.TCSADRAIN)
+    former = signal.signal(signal.SIGTSTP, suspend)
+    try:
+        yield Keyboard(descriptor, resumed)
+    finally:
+        signal.signal(signal.SIGTSTP, former)
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+        os.close(resumed)
+        os.close(resumes)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import sys
 
 import pytest
 
@@ -68,3 +71,37 @@ def test_keys_filter_sort_open_and_go_back(klog: Run, topic: str, cluster: str) 
     filtered = screen.text.split("with 'OTHER'")[0].rpartition("TOPIC ")[2]
     assert f"> {topic}-other " in filtered
     assert f"{topic} " not in filtered
+
+
+JOB = """
+set -m
+{python} -c 'from klog.commands.main import main; main()' top --interval 600 --bootstrap-server {cluster}
+printf 'STOPPED with '; stty -a | grep -o -- '-\\?icanon' ; fg
+printf 'ENDED with '; stty -a | grep -o -- '-\\?icanon'
+"""
+
+
+def test_ctrl_z_gives_the_terminal_back_and_fg_shows_the_screen_again(cluster: str) -> None:
+    pid, terminal = pty.fork()
+    if not pid:
+        os.execvp("bash", ["bash", "-c", JOB.format(python=sys.executable, cluster=cluster)])
+    seen = b""
+
+    def until(text: bytes) -> bytes:
+        nonlocal seen
+        while text not in seen:
+            seen += os.read(terminal, 65536)
+        before, _, seen = seen.partition(text)
+        return before
+
+    until(b"q quit")
+    os.write(terminal, b"\x1a")
+    until(b"STOPPED with icanon")
+    until(b"q quit")  # nobody has pressed a key, and the next look is far
+    os.write(terminal, b"b")
+    until(b"ADDRESS")
+    until(b"q quit")
+    os.write(terminal, b"q")
+    until(b"ENDED with icanon")
+    assert os.waitpid(pid, 0)[1] == 0
+    os.close(terminal)
