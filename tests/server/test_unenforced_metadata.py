@@ -1,4 +1,4 @@
-"""ACLs and quotas in the tree that klog does not enforce are named at the start."""
+"""ACLs in the tree, which klog does not enforce, are named at the start."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def put(store: EmbeddedStore, entity: str, **config: str) -> None:
     store.create(paths.config(entity), encode_config(config), make_parents=True)
 
 
-def test_nothing_is_said_without_acls_and_quotas(store, caplog: pytest.LogCaptureFixture) -> None:
+def test_nothing_is_said_without_acls(store, caplog: pytest.LogCaptureFixture) -> None:
     store.create("/kafka-acl/Topic", make_parents=True)
     store.create("/kafka-acl-extended/prefixed/Topic", make_parents=True)
     put(store, "users/bob", producer_byte_rate="1", **{"SCRAM-SHA-256": "x"})
@@ -38,18 +38,3 @@ def test_acls_are_named(store, caplog: pytest.LogCaptureFixture, path: str) -> N
     report_unenforced_metadata(store)
     (line,) = caplog.messages
     assert "ACLs" in line
-
-
-def test_every_address_with_quotas_is_named(store, caplog: pytest.LogCaptureFixture) -> None:
-    put(store, "clients/<default>", request_percentage="1")
-    put(store, "ips/10.0.0.1", connection_creation_rate="1")
-    report_unenforced_metadata(store)
-    (line,) = caplog.messages
-    assert line.endswith(": ips/10.0.0.1")
-
-
-def test_a_znode_that_cannot_be_read_is_an_error_line(store, caplog: pytest.LogCaptureFixture) -> None:
-    store.create(paths.config("ips/c"), b"[" * 5000, make_parents=True)
-    report_unenforced_metadata(store)
-    (line,) = caplog.messages
-    assert paths.config("ips/c") in line

@@ -30,6 +30,8 @@ from klog.replication.purgatory import Purgatory, Timer
 from klog.replication.quota import ReplicationQuota
 from klog.replication.replica_manager import ReplicaManager
 from klog.security.quotas.client_quotas import ClientQuotas
+from klog.security.quotas.ip_limits import IpLimits
+from klog.security.quotas.usage import QuotaWindows
 from klog.server.counters.topic_stats import BrokerTopicStats
 from klog.server.handlers.cluster.api_versions import ApiVersionsHandler
 from klog.server.handlers.data.fetch_sessions import FetchSessions
@@ -187,6 +189,7 @@ class SimulatedBroker:
             sessions=FetchSessions(100, self.clock_ms, lambda: self.random.randrange(1, 1 << 31)),
             topic_stats=BrokerTopicStats(),
             client_quotas=ClientQuotas(),
+            ip_limits=IpLimits(QuotaWindows(), lambda name: name),
             leader_quota=ReplicationQuota(lambda: None),
             counters=self.world.request_counters,
             clock_ns=lambda: 0,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from klog.formats.errors import UsageError
 from klog.metadata.configs import read_config
@@ -13,25 +13,18 @@ from klog.metadata.store import MetadataStore
 from klog.metadata.znodes import decode_config
 from klog.security.quotas.client_quotas import ClientQuotas
 from klog.security.quotas.entities import Part, Quota, QuotaEntity, entity_of_path, limits_in
+from klog.security.quotas.ip_limits import IpLimits
 
 _log = logging.getLogger(__name__)
 
 
 class QuotaConfigs:
-    """Reads quotas again when a note names their entity.
+    """Reads quotas again when a note names their entity."""
 
-    `set_ip_limit` gets an address, or the default, with its limit; None if it has none any more.
-    """
-
-    def __init__(
-        self,
-        store: MetadataStore,
-        quotas: ClientQuotas,
-        set_ip_limit: Callable[[Part, float | None], None] = lambda _ip, _limit: None,
-    ) -> None:
+    def __init__(self, store: MetadataStore, quotas: ClientQuotas, ip_limits: IpLimits) -> None:
         self._store = store
         self._quotas = quotas
-        self._set_ip_limit = set_ip_limit
+        self._ip_limits = ip_limits
         self._limited_ips: set[Part] = set()
 
     def load(self) -> None:
@@ -73,4 +66,7 @@ class QuotaConfigs:
             self._limited_ips.discard(ip)
         else:
             self._limited_ips.add(ip)
-        self._set_ip_limit(ip, limit)
+        try:
+            self._ip_limits.set_limit(ip, limit)
+        except OSError as error:
+            _log.error("The quota of the address %s is ignored: %s", ip, error)

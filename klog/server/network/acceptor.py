@@ -2,13 +2,15 @@
 
 The limits are Kafka's. At `max.connections` the acceptor waits until a connection closes. Beyond
 `max.connection.creation.rate` it waits until the rate has come down. A connection beyond
-`max.connections.per.ip` is closed at once. Unlike in Kafka, connections leave some file descriptors to the
-logs: a segment that cannot be opened takes its log directory offline, so a client that only opens connections
-could bring down the broker.
+`max.connections.per.ip` is closed at once. One beyond the rate of its address is held for a while, unread,
+and then closed, so that the client does not come again at once. Unlike in Kafka, connections leave some file
+descriptors to the logs: a segment that cannot be opened takes its log directory offline, so a client that
+only opens connections could bring down the broker.
 """
 
 from __future__ import annotations
 
+import heapq
 import logging
 import socket
 import threading
@@ -30,6 +32,9 @@ _log = logging.getLogger("klog.server.network")
 # How long to wait before accepting again after it has failed, mostly because no descriptors are left.
 _PAUSE_MS: Final = 200
 _WAIT_MS: Final = 60_000
+_FOREVER_MS: Final = 2**63
+# Connections that are held and closed need descriptors, too.
+_MOST_HELD: Final = 1000
 # Linux and macOS have it.
 _UNSENT_BOUND: Final[int | None] = getattr(socket, "TCP_NOTSENT_LOWAT", None)
 
@@ -67,6 +72,8 @@ class Acceptor:
         self._resume_ms: int | None = None
         self._charged = False
         self._failing = False
+        # Connections beyond the rates of their addresses, by the time when they are closed.
+        self._held: list[tuple[int, int, socket.socket]] = []
         most = most_descriptors()
         # Connections leave some to the logs.
         self._descriptor_limit = most - spare_descriptors(most)
@@ -104,6 +111,7 @@ class Acceptor:
         if self._thread.ident is not None:
             self._waker.wake()
             self._thread.join()
+        self._close_held(_FOREVER_MS)
         self._socket.close()
         self._poller.close()
         self._waker.close()
@@ -117,6 +125,7 @@ class Acceptor:
             while self._changes:
                 self._changes.popleft()()
             self._resume()
+            self._close_held(self._clock_ms())
             if not self._paused and any(fd == self._socket.fileno() for fd, _ in events):
                 self._accept()
 
@@ -131,9 +140,10 @@ class Acceptor:
     # Pauses.
 
     def _wait_ms(self) -> int:
-        if not self._paused or self._resume_ms is None:
-            return _WAIT_MS
-        return max(0, min(_WAIT_MS, self._resume_ms - self._clock_ms()))
+        until_ms = [self._held[0][0]] if self._held else []
+        if self._paused and self._resume_ms is not None:
+            until_ms.append(self._resume_ms)
+        return max(0, min(_WAIT_MS, min(until_ms) - self._clock_ms())) if until_ms else _WAIT_MS
 
     def _pause(self, pause_ms: int | None) -> None:
         self._resume_ms = None if pause_ms is None else self._clock_ms() + pause_ms
@@ -185,7 +195,21 @@ class Acceptor:
         self._charged = False
         # A socket for IPv4 and IPv6 writes IPv4 addresses with this prefix.
         host = str(address[0]).removeprefix("::ffff:")
+        held_ms = self._counts.charge_address(name, host)
+        if held_ms:
+            self._hold(sock, held_ms)
+            return
         self._give_to_network_thread(sock, (host, int(address[1])))
+
+    def _hold(self, sock: socket.socket, held_ms: int) -> None:
+        """Keeps a connection open for a while that nobody serves."""
+        heapq.heappush(self._held, (self._clock_ms() + held_ms, sock.fileno(), sock))
+        if len(self._held) > _MOST_HELD:
+            heapq.heappop(self._held)[2].close()
+
+    def _close_held(self, now_ms: int) -> None:
+        while self._held and self._held[0][0] <= now_ms:
+            heapq.heappop(self._held)[2].close()
 
     def _pause_after_failure(self, why: str) -> None:
         if not self._failing:

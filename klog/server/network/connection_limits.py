@@ -1,49 +1,20 @@
 """Limits the number of connections, and of new connections a second.
 
 Rules: Kafka's ConnectionQuotas; KIP-402 (limits of listeners; the listener between brokers is protected),
-KIP-612 (rates). A rate is measured over `quota.window.num` windows of `quota.window.size.seconds`. All but
-the current window count as full from the start, so a first burst is accepted.
+KIP-612 (rates). A rate is measured over `quota.window.num` windows of `quota.window.size.seconds`.
 """
 
 from __future__ import annotations
 
 import threading
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Collection
 
-from klog.server.network.settings import UNLIMITED, ListenerLimits, NetworkSettings
+from klog.security.quotas.ip_limits import IpLimits
+from klog.security.quotas.rates import WindowedSamples, rate_throttle_ms
+from klog.server.network.settings import ListenerLimits, NetworkSettings
 
 _NO_LIMITS = ListenerLimits()
-
-
-class ConnectionRate:
-    """The rate of new connections. Used under a lock."""
-
-    def __init__(self, samples: int, window_ms: int) -> None:
-        self._most = samples
-        self._window_ms = window_ms
-        self._samples: deque[tuple[int, int]] = deque()  # (begin in ms, connections)
-
-    def record(self, now_ms: int) -> None:
-        """Counts one more connection."""
-        samples = self._samples
-        if samples and now_ms < samples[-1][0] + self._window_ms:
-            samples[-1] = samples[-1][0], samples[-1][1] + 1
-        else:
-            samples.append((now_ms, 1))
-        while samples[0][0] <= now_ms - self._most * self._window_ms:
-            samples.popleft()
-
-    def delay_ms(self, limit: int, now_ms: int) -> int:
-        """How long to wait for the rate to come down to `limit` (a second), at most one window."""
-        if limit == UNLIMITED or not self._samples:
-            return 0
-        under_way_ms = (now_ms - self._samples[0][0]) % self._window_ms
-        elapsed_ms = under_way_ms + (self._most - 1) * self._window_ms
-        excess = sum(count for _, count in self._samples) * 1000 - limit * elapsed_ms
-        if excess <= 0:
-            return 0
-        return self._window_ms if limit == 0 else min(self._window_ms, -(-excess // limit))
 
 
 class ConnectionCounts:
@@ -53,13 +24,16 @@ class ConnectionCounts:
     (`exceeded`).
     """
 
-    def __init__(self, settings: NetworkSettings, clock_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, settings: NetworkSettings, clock_ms: Callable[[], int], ip_limits: IpLimits | None = None
+    ) -> None:
         self._settings = settings
+        self._ip_limits = ip_limits
         self._clock_ms = clock_ms
         self._lock = threading.Lock()
         self._by_ip: Counter[str] = Counter()
         self._by_listener: Counter[str] = Counter()
-        self._rates: dict[str | None, ConnectionRate] = {}
+        self._rates: dict[str | None, WindowedSamples] = {}
         self._listeners: frozenset[str] = frozenset()
         self.total = 0
 
@@ -93,7 +67,7 @@ class ConnectionCounts:
 
     def charge(self, listener: str) -> int:
         """Counts a new connection in the rates. Returns for how many ms it has to wait before it is
-        accepted.
+        accepted, at most one window.
         """
         now_ms = self._clock_ms()
         with self._lock:
@@ -103,12 +77,27 @@ class ConnectionCounts:
             return max(delay_ms, self._charge(None, self._settings.max_connection_creation_rate, now_ms))
 
     def _charge(self, name: str | None, limit: int, now_ms: int) -> int:
+        window_ms = self._settings.rate_window_ms
         rate = self._rates.get(name)
         if rate is None:
-            settings = self._settings
-            rate = self._rates[name] = ConnectionRate(settings.rate_samples, settings.rate_window_ms)
-        rate.record(now_ms)
-        return rate.delay_ms(limit, now_ms)
+            rate = self._rates[name] = WindowedSamples(self._settings.rate_samples, window_ms)
+        rate.record(1, now_ms)
+        return rate_throttle_ms(rate, limit, now_ms, window_ms)
+
+    def charge_address(self, listener: str, ip: str) -> int:
+        """Counts a connection that was accepted in the rate of its address. If that has too many, it counts
+        in no rate; returns for how many ms it is held before it is closed.
+        """
+        if self._ip_limits is None:
+            return 0
+        now_ms = self._clock_ms()
+        held_ms = self._ip_limits.charge(ip, now_ms)
+        if held_ms:
+            with self._lock:
+                for name in (listener,) if self._protected(listener) else (listener, None):
+                    if name in self._rates:
+                        self._rates[name].record(-1, now_ms)
+        return held_ms
 
     def add(self, listener: str, ip: str) -> bool:
         """Counts a connection. False if its address has too many; then it is not counted."""

@@ -12,6 +12,7 @@ from contextlib import ExitStack
 
 from klog.formats.errors import UsageError
 from klog.protocol.errors import ProtocolError
+from klog.security.quotas.ip_limits import IpLimits
 from klog.server.network.acceptor import Acceptor
 from klog.server.network.connection import Connection
 from klog.server.network.connection_limits import ConnectionCounts
@@ -53,6 +54,7 @@ class SocketServer:
         poller_factory: Callable[[], Poller] = new_poller,
         is_cached: IsCached = is_cached,
         served_before_open: Collection[int] | None = None,
+        ip_limits: IpLimits | None = None,
     ) -> None:
         self._opening = Opening(served_before_open)
         self._listeners = tuple(listeners)
@@ -61,7 +63,7 @@ class SocketServer:
         self._clock_ms = clock_ms
         self._poller_factory = poller_factory
         self._is_cached = is_cached
-        self._counts = ConnectionCounts(settings, clock_ms)
+        self._counts = ConnectionCounts(settings, clock_ms, ip_limits)
         self._counts.reconfigure(settings, [each.name for each in listeners])
         self._channel = RequestChannel(settings.queued_max_requests)
         bytes_allowed = settings.queued_max_request_bytes

@@ -29,6 +29,7 @@ from klog.protocol.primitives import Buffer
 from klog.security.authentication.exchange import ApiVersionsAnswer
 from klog.security.authentication.scram_configs import ScramConfigs
 from klog.security.quotas.client_quotas import ClientQuotas
+from klog.security.quotas.ip_limits import IpLimits
 from klog.security.quotas.quota_configs import QuotaConfigs
 from klog.server.configs.live_config import LiveConfig
 from klog.server.coordinators.groups import open_groups
@@ -46,6 +47,7 @@ from klog.server.logs.cleaning import ServedLogs, open_cleaner
 from klog.server.logs.log_events import LogEvents
 from klog.server.logs.topic_reads import load_topic_config, load_topic_configs
 from klog.server.logs.unowned_logs import report_unowned_logs
+from klog.server.network.addresses import address_of
 from klog.server.network.listeners import Listeners, read_listeners
 from klog.server.network.sasl import SaslConfig
 from klog.server.peers.broker_channel import Access
@@ -254,8 +256,10 @@ class Broker:
         )
         self._changes.renew_secrets()
         self._changes.load(at_start=True)
-        self.client_quotas = ClientQuotas(*quota_windows(self._static))
-        self._quota_configs = QuotaConfigs(self.store, self.client_quotas)
+        windows, mutation_windows = quota_windows(self._static)
+        self.client_quotas = ClientQuotas(windows, mutation_windows)
+        self.ip_limits = IpLimits(windows, address_of)
+        self._quota_configs = QuotaConfigs(self.store, self.client_quotas, self.ip_limits)
         self._quota_configs.load()
         self._scram_configs = ScramConfigs(self.store, self._logins.credentials)
         self._scram_configs.load()
@@ -392,6 +396,7 @@ class Broker:
             config=self.live.broker,
             check_config=self._check_config,
             client_quotas=self.client_quotas,
+            ip_limits=self.ip_limits,
             replicas=self.replicas,
             log_dir_moves=self.log_dir_moves,
             groups=self.groups,

@@ -53,6 +53,7 @@ def open_network(
         dispatcher,
         clock_ms=monotonic_ms,
         served_before_open=SERVED_BEFORE,
+        ip_limits=services.ip_limits,
     )
     closing.callback(network.stop)
     network.bind()

@@ -19,6 +19,7 @@ from klog.protocol.apis import ApiKey
 from klog.replication.quota import ReplicationQuota
 from klog.replication.replica_manager import ReplicaManager
 from klog.security.quotas.client_quotas import ClientQuotas
+from klog.security.quotas.ip_limits import IpLimits
 from klog.server.coordinators import consumer_groups
 from klog.server.coordinators.groups import verify_offsets
 from klog.server.coordinators.transaction_coordinator import BrokerTransactions
@@ -103,6 +104,7 @@ class HandlerServices:
     config: Callable[[], BrokerConfig]
     check_config: Callable[[BrokerConfig], None]
     client_quotas: ClientQuotas
+    ip_limits: IpLimits
     replicas: ReplicaManager
     log_dir_moves: LogDirMoves
     groups: GroupCoordinator

@@ -9,7 +9,9 @@ from klog.metadata.configs import ConfigChangeNotifications, read_config, write_
 from klog.protocol.apis import ApiKey
 from klog.protocol.error_codes import ErrorCode
 from klog.security.quotas.client_quotas import ClientQuotas
+from klog.security.quotas.ip_limits import IpLimits
 from klog.security.quotas.quota_configs import QuotaConfigs
+from klog.security.quotas.usage import QuotaWindows
 from tests.server.handlers.admin_parts import AdminCluster
 from tests.server.handlers.parts import part_of
 
@@ -254,11 +256,15 @@ def test_invalid_filters_are_refused(
 # -- what a broker makes of them -----------------------------------------------------------------------------
 
 
+def ip_limits() -> IpLimits:
+    return IpLimits(QuotaWindows(), lambda name: name)
+
+
 @pytest.fixture
 def obeyed(cluster: AdminCluster) -> ClientQuotas:
     """The quotas of a broker that follows the tree."""
     quotas = ClientQuotas()
-    configs = QuotaConfigs(cluster.store, quotas)
+    configs = QuotaConfigs(cluster.store, quotas, ip_limits())
     configs.load()
     ConfigChangeNotifications(cluster.store, configs.on_change, cluster.clock).follow()
     return quotas
@@ -279,12 +285,12 @@ def test_a_change_holds_at_once(cluster: AdminCluster, obeyed: ClientQuotas) -> 
 
 
 def test_quotas_are_read_at_the_start(described: AdminCluster) -> None:
-    quotas, ips = ClientQuotas(), {}
-    QuotaConfigs(described.store, quotas, ips.__setitem__).load()
+    quotas, ips = ClientQuotas(), ip_limits()
+    QuotaConfigs(described.store, quotas, ips).load()
     assert limit(quotas, "u1", "c1") == 5
     assert limit(quotas, "u1", "other") == 1
     assert limit(quotas, "u2", "any") == 6
-    assert ips == {"127.0.0.1": 7}
+    assert [ips.charge("127.0.0.1", 0) for _ in range(71)] == [0] * 70 + [143]
 
 
 def test_a_config_that_cannot_be_read_does_not_hide_the_others(
@@ -293,6 +299,31 @@ def test_a_config_that_cannot_be_read_does_not_hide_the_others(
     described.store.set(paths.config("users/u1"), b"[")
     write_config(described.store, "clients/c1", {"producer_byte_rate": "many"})
     quotas = ClientQuotas()
-    QuotaConfigs(described.store, quotas).load()
+    QuotaConfigs(described.store, quotas, ip_limits()).load()
     assert limit(quotas, "u2", "any") == 6
     assert ["/config/users/u1" in line or "clients/c1" in line for line in caplog.messages] == [True, True]
+
+
+def test_quotas_of_addresses_are_followed(cluster: AdminCluster, caplog: pytest.LogCaptureFixture) -> None:
+    def resolve(name: str) -> str:
+        if name == "gone":
+            raise OSError("no such host")
+        return name
+
+    limits = IpLimits(QuotaWindows(2, 1000), resolve)
+    configs = QuotaConfigs(cluster.store, ClientQuotas(), limits)
+    ConfigChangeNotifications(cluster.store, configs.on_change, cluster.clock).follow()
+    alter(cluster, {"ip": "127.0.0.1"}, connection_creation_rate=1)
+    assert [limits.charge("127.0.0.1", 0) for _ in range(2)] == [0, 1000]
+    alter(cluster, {"ip": "127.0.0.1"}, connection_creation_rate=None)
+    assert limits.charge("127.0.0.1", 0) == 0
+    # Somebody else has set a quota for a name that is gone now.
+    write_config(cluster.store, "ips/gone", {"connection_creation_rate": "1"})
+    write_config(cluster.store, "ips/<default>", {"connection_creation_rate": "1"})
+    configs.load()
+    assert [limits.charge("10.0.0.1", 0) for _ in range(2)] == [0, 1000]
+    assert ["gone" in line for line in caplog.messages] == [True]
+    # In a new session, what is not in the tree any more does not hold.
+    cluster.store.delete(paths.config("ips/<default>"))
+    configs.load()
+    assert limits.charge("10.0.0.1", 0) == 0

@@ -81,11 +81,17 @@ def running(
     poller_factory=None,
     clock_ms=None,
     is_cached=None,
+    ip_limits=None,
     **settings,
 ) -> Iterator[SocketServer]:
     """A server on one listener `TEST` at a free port of 127.0.0.1."""
     listener = listener or Listener("TEST", "127.0.0.1", 0, server_tls() if tls else None)
-    given = {"poller_factory": poller_factory, "clock_ms": clock_ms, "is_cached": is_cached}
+    given = {
+        "poller_factory": poller_factory,
+        "clock_ms": clock_ms,
+        "is_cached": is_cached,
+        "ip_limits": ip_limits,
+    }
     options = {name: value for name, value in given.items() if value is not None}
     server = SocketServer([listener], NetworkSettings(**settings), handler, **options)
     server.bind()

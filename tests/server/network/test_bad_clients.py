@@ -15,6 +15,8 @@ from contextlib import ExitStack, suppress
 
 import pytest
 
+from klog.security.quotas.ip_limits import IpLimits
+from klog.security.quotas.usage import QuotaWindows
 from klog.server.network import Listener, NetworkSettings, SocketServer, work_on
 from klog.server.network.large_frame import LargeFrame
 from tests.server.network.servers import (
@@ -36,7 +38,7 @@ BAD_FRAMES = {
     "more than socket.request.max.bytes": struct.pack(">i", 1_000_001),
     "no room for a header": struct.pack(">i", 3) + b"abc",
     "an unknown API": frame(b"", api_key=999),
-    "an API that is not announced": frame(b"", api_key=48, version=0),
+    "an API that is not announced": frame(b"", api_key=55, version=0),
     "an unknown version": frame(b"", version=99),
     "a negative key": frame(b"", api_key=-1),
     "a client id that ends after the frame": struct.pack(">ihhih", 10, 0, 7, 1, 100),
@@ -354,6 +356,43 @@ def test_an_address_may_have_a_limit_of_its_own():
     limits = {"max_connections_per_ip": 1, "max_connections_per_ip_overrides": {"127.0.0.1": 2}}
     with running(Echo(), **limits) as server, Client(server) as one, Client(server) as two:
         assert one.ask(b"x") == two.ask(b"x") == b"x"
+
+
+def limit_of_two_in_a_minute() -> IpLimits:
+    limits = IpLimits(QuotaWindows(2, 60_000), lambda name: name)
+    limits.set_limit("127.0.0.1", 2 / 60)
+    return limits
+
+
+def test_connections_beyond_the_rate_of_their_address_are_held_and_not_served():
+    counted = {"ip_limits": limit_of_two_in_a_minute(), "rate_window_ms": 60_000}
+    with running(Echo(), **counted) as server, Client(server) as one, Client(server) as two:
+        assert one.ask(b"x") == two.ask(b"x") == b"x"
+        three = Client(server)
+        three.send(frame(b"x"))
+        # Another address is accepted after it, and served.
+        other = ("127.0.0.2", 0)
+        with socket.create_connection(("127.0.0.1", server.port("TEST")), source_address=other) as sock:
+            sock.sendall(frame(b"x"))
+            assert sock.recv(4) == (4 + 1).to_bytes(4)
+        assert server.connection_count <= 3
+        three.sock.settimeout(0.1)
+        with pytest.raises(TimeoutError):
+            three.receive()
+        three.sock.settimeout(60)
+    # It is closed when the server stops.
+    assert three.is_closed()
+    three.sock.close()
+
+
+def test_a_held_connection_is_closed_in_the_end():
+    limits = IpLimits(QuotaWindows(2, 100), lambda name: name)
+    limits.set_limit("127.0.0.1", 0)
+    with running(Echo(), ip_limits=limits) as server, Client(server) as client:
+        assert client.is_closed()
+        limits.set_limit("127.0.0.1", None)
+        with Client(server) as later:
+            assert later.ask(b"x") == b"x"
 
 
 def test_at_the_limit_of_all_connections_the_next_one_waits_until_another_closes():

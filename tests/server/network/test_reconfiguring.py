@@ -10,7 +10,7 @@ import pytest
 
 from klog.formats.errors import UsageError
 from klog.server.network import BindError, Listener, ListenerLimits, NetworkSettings, SocketServer
-from klog.server.network.connection_limits import ConnectionCounts, ConnectionRate
+from klog.server.network.connection_limits import ConnectionCounts
 from tests.server.network.servers import (
     CREATE_TOPICS,
     TIMEOUT_S,
@@ -265,20 +265,6 @@ def test_connections_beyond_the_rate_are_accepted_later():
             assert client.ask(b"x") == b"x"
             client.sock.close()
         assert time.monotonic() - started_s > 0.2
-
-
-def test_a_first_burst_within_all_windows_is_accepted():
-    rate = ConnectionRate(samples=11, window_ms=1000)
-    for _ in range(50):
-        rate.record(0)
-    assert rate.delay_ms(5, 0) == 0
-    rate.record(0)
-    # 51 in 10 s are 5.1 a second: 0.2 s more make it 5.
-    assert rate.delay_ms(5, 0) == 200
-    assert rate.delay_ms(1, 0) == 1000
-    # After all its windows the burst does not count any more.
-    rate.record(11_000)
-    assert rate.delay_ms(1, 11_000) == 0
 
 
 def test_the_protected_listener_does_not_count_in_the_brokers_rate():

@@ -6,7 +6,6 @@ tree tells every broker about a change.
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -32,6 +31,7 @@ from klog.security.quotas.entities import Default, QuotaEntity, entity_of_path, 
 from klog.server.handlers.answers import Struct, send_answer
 from klog.server.handlers.answers import entity_of as message_of
 from klog.server.handlers.refusals import RefusedError, error_fields, refusal_of
+from klog.server.network.addresses import address_of
 from klog.server.network.request import Request
 
 _TYPES: Final = {"user": "user", "client_id": "client-id", "ip": "ip"}
@@ -105,8 +105,8 @@ class ClientQuotasHandler:
 
 def _check_address(ip: str) -> None:
     try:
-        socket.getaddrinfo(ip, None)
-    except (OSError, UnicodeError):
+        address_of(ip)
+    except OSError:
         raise InvalidQuotaError(f"{ip} is not a valid IP or resolvable host.") from None
 
 
