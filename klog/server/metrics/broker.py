@@ -23,11 +23,13 @@ from klog.server.metrics.coordinators import GroupsSnapshot, group_metrics, tran
 from klog.server.metrics.exposition import Metric, Sample, counter, gauge, gauges, render
 from klog.server.metrics.fetchers import fetch_counts, fetcher_metrics
 from klog.server.metrics.logs import cleaner_metrics, directory_metrics, log_metrics
+from klog.server.metrics.quotas import quota_metrics
 from klog.server.metrics.recent import Recent
 from klog.server.metrics.replicas import replica_metrics
 from klog.server.metrics.requests import TimesByName, request_metrics, request_times
 from klog.server.metrics.traffic import traffic_metrics
 from klog.server.startup.broker_state import BrokerState
+from klog.storage.log.scheduler import monotonic_ms
 
 if TYPE_CHECKING:
     from klog.server.startup.broker import Broker
@@ -88,6 +90,7 @@ class BrokerMetrics:
         now = _snapshot(broker)
         seconds, before = recent.compare(now)
         yield from request_metrics(broker.counters, now.times, before.times)
+        yield from quota_metrics(broker.client_quotas, monotonic_ms())
         yield from _network_metrics(broker, now, before, seconds)
         yield from self._partition_metrics(broker)
         yield from fetcher_metrics(broker.fetchers, before.fetches, seconds, self._pause)

@@ -48,7 +48,12 @@ Unsent = tuple[AnswerCounter, int, int, int]
 
 
 class Charge(Protocol):
-    """What a request is charged to the quotas of its client, as handlers use it."""
+    """What a request is charged to the quotas of its client, as handlers use it.
+
+    `refused` says that the client has no right to what it asked for.
+    """
+
+    refused: bool
 
     @property
     def fetch_max_bytes(self) -> int:

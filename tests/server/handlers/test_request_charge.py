@@ -18,8 +18,11 @@ from klog.server.counters.request_times import RequestCounters
 from klog.server.handlers.data.fetch import FetchHandler
 from klog.server.handlers.data.fetch_sessions import FetchSessions
 from klog.server.handlers.dispatch import Dispatcher, Route
+from klog.server.handlers.guards.cluster import GUARDS
+from klog.server.handlers.guards.verdicts import guarded
 from klog.server.handlers.request_charge import Charging
 from klog.server.network.request import Request
+from tests.server.handlers import parts
 from tests.server.handlers.parts import BROKER, OTHER_BROKER, Broker, FakeRequest, answer_of
 from tests.server.handlers.test_fetch import MAX_BYTES, fetch_request, wants
 from tests.server.handlers.test_request_gate import (
@@ -135,6 +138,19 @@ def test_a_client_without_quotas_is_not_charged_while_others_are() -> None:
     alices = request_of(ApiKey.METADATA, 9)
     alices.principal = KafkaPrincipal("User", "alice")
     assert charged.handle(alices).throttle_ms == 1000
+
+
+def test_a_guard_that_refuses_what_brokers_ask_has_it_charged() -> None:
+    class Nobody:
+        def allows_on_cluster(self, request: FakeRequest, operation: int) -> bool:
+            return False
+
+    route = guarded(Route(answer_with_defaults), GUARDS[ApiKey.CONTROLLED_SHUTDOWN], Nobody())
+    charged = Charged(CONTROLLED_SHUTDOWN=route)
+    charged.limit(Quota.REQUEST, 0)
+    charged.charging._clock_ns = lambda: 10**6
+    request = parts.request_of(ApiKey.CONTROLLED_SHUTDOWN, 3, broker_id=1, broker_epoch=1)
+    assert charged.handle(request).throttle_ms == 1000
 
 
 # -- produced bytes ------------------------------------------------------------------------------------------

@@ -44,6 +44,8 @@ def guarded(route: Route, guard: Guard, access: Access) -> Route:
         request.entity = entity_of(request)
         verdict = guard(access, request, request.entity)
         if isinstance(verdict, Answer):
+            if request.charge is not None:
+                request.charge.refused = True
             fields = entity_fields(response_class(request.api_key, request.api_version))
             send_answer(request, **{field.name: field.default for field in fields} | dict(verdict.values))
             return
