@@ -39,6 +39,7 @@ CONFIG: Final = {
     "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
     "allow.everyone.if.no.acl.found": "true",
     "group.initial.rebalance.delay.ms": 0,
+    "auto.create.topics.enable": "true",
 }
 TOPIC, GROUP, CLUSTER, ID = (
     AclResourceType.TOPIC,
@@ -236,3 +237,129 @@ def test_each_right_opens_the_same_requests(sides, kind, name, pattern_type, ope
         for side in sides:
             removed = side.admin.send(ApiKey.DELETE_ACLS, 3, filters=[mine])
             assert len(removed.filter_results[0].matching_acls) == len(granted)
+
+
+# -- requests for ACLs ---------------------------------------------------------------------------------------
+
+_UNUSUAL: Final = {
+    "another cluster": {"resource_type": CLUSTER, "resource_name": "mine"},
+    "no name": {"resource_name": ""},
+    "a slash": {"resource_name": "a/b"},
+    "a dot": {"resource_name": "."},
+    "two dots": {"resource_name": ".."},
+    "a control character": {"resource_name": "a\tb"},
+    "a zero": {"resource_name": "a\0b"},
+    "a private character": {"resource_name": "a\ue000b"},
+    "a character above U+FFFF": {"resource_name": "😀"},
+    "other characters": {"resource_name": "ä €%\u4e00 b"},
+    "an operation of Kafka 4": {"operation": 15},
+    "an unknown operation": {"operation": 99},
+    "an unknown resource": {"resource_type": 99},
+    "no resource": {"resource_type": 0},
+    "any operation": {"operation": 1},
+    "any resource": {"resource_type": 1},
+    "any permission": {"permission_type": 1},
+    "a pattern that matches": {"resource_pattern_type": 2},
+    "no type of principal": {"principal": "zed"},
+    "an empty principal": {"principal": ""},
+    "an operation without sense": {"operation": AclOperation.IDEMPOTENT_WRITE},
+    "a star that is prefixed": {"resource_name": "*", "resource_pattern_type": PatternType.PREFIXED},
+    "a strange host": {"host": "no host"},
+    "an empty host": {"host": ""},
+    "a user": {"resource_type": AclResourceType.USER, "resource_name": "User:zed", "operation": 13},
+}
+
+
+def by_admins(sides: list[Side], api: ApiKey, version: int, **values: Any) -> list[Any]:
+    """What both answer to their administrators, texts included."""
+
+    def shown(answer: Any) -> Any:
+        return answer if answer == CLOSED else repr(answer)
+
+    kafka, klog = (shown(side.admin.send(api, version, **values)) for side in sides)
+    assert klog == kafka
+    return [kafka, klog]
+
+
+@pytest.mark.parametrize("version", range(1, 4))
+@pytest.mark.parametrize("what", _UNUSUAL)
+def test_unusual_acls_are_answered_alike(sides, what, version) -> None:
+    usual = acl(TOPIC, "usual", USER, AclOperation.READ)
+    creations = [usual, {**usual, **_UNUSUAL[what]}]
+    by_admins(sides, ApiKey.CREATE_ACLS, version, creations=creations)
+
+
+FILTERS: Final = {
+    "everything": {},
+    "a name": {"resource_name_filter": "a-x", "pattern_type_filter": PatternType.LITERAL},
+    "a name of any kind": {"resource_name_filter": "a-x"},
+    "what applies to a name": {"resource_name_filter": "a-xyz", "pattern_type_filter": PatternType.MATCH},
+    "a prefix": {"resource_name_filter": "a-", "pattern_type_filter": PatternType.PREFIXED},
+    "an operation": {"operation": AclOperation.READ},
+    "all operations": {"operation": AclOperation.ALL},
+    "denials": {"permission_type": Permission.DENY},
+    "a host": {"host_filter": "10.0.0.1"},
+    "a principal": {"principal_filter": "User:zed"},
+    "a type": {"resource_type_filter": GROUP},
+    "an unknown type": {"resource_type_filter": 99},
+    "no type": {"resource_type_filter": 0},
+    "an unknown pattern": {"pattern_type_filter": 9},
+}
+
+
+def acl_filter(**options: Any) -> dict:
+    return {
+        "resource_type_filter": AclResourceType.ANY,
+        "resource_name_filter": None,
+        "pattern_type_filter": PatternType.ANY,
+        "principal_filter": None,
+        "host_filter": None,
+        "operation": AclOperation.ANY,
+        "permission_type": Permission.ANY,
+        **options,
+    }
+
+
+@pytest.mark.parametrize("version", range(4))
+@pytest.mark.parametrize("what", FILTERS)
+def test_filters_find_and_remove_alike(sides, what, version) -> None:
+    creations = [
+        acl(TOPIC, "a-x", "10.0.0.1", AclOperation.READ),
+        acl(TOPIC, "a-x", "10.0.0.2", AclOperation.ALL, deny=True),
+        acl(TOPIC, "a-", "10.0.0.1", AclOperation.WRITE, pattern_type=PatternType.PREFIXED),
+        acl(GROUP, "a-xyz", "10.0.0.1", AclOperation.READ),
+        acl(GROUP, "*", "10.0.0.3", AclOperation.READ),
+    ]
+    for side in sides:
+        side.admin.send(ApiKey.CREATE_ACLS, 3, creations=creations)
+    found = [
+        compared(side.admin.send(ApiKey.DESCRIBE_ACLS, version, **acl_filter(**FILTERS[what])))
+        for side in sides
+    ]
+    assert found[0] == found[1]
+    # Without this the administrators would remove their own.
+    wanted = [acl_filter(host_filter="10.0.0.3"), acl_filter(**{"host_filter": "10.0.0.1", **FILTERS[what]})]
+    removed = [compared(side.admin.send(ApiKey.DELETE_ACLS, version, filters=wanted)) for side in sides]
+    assert removed[0] == removed[1]
+
+
+def test_topics_are_created_alike_only_for_those_who_may(sides) -> None:
+    def asked(name: str) -> dict[str, Any]:
+        return {
+            "topics": [{"name": name, "topic_id": None}],
+            "allow_auto_topic_creation": True,
+            "include_topic_authorized_operations": False,
+            "include_cluster_authorized_operations": False,
+        }
+
+    def errors(name: str) -> list[int]:
+        return [int(side.user.send(ApiKey.METADATA, 9, **asked(name)).topics[0].error_code) for side in sides]
+
+    assert errors("auto-1") == [29, 29]
+    for operation, expected in ((AclOperation.WRITE, 29), (AclOperation.CREATE, 5)):
+        granted = [acl(TOPIC, "auto-", USER, operation, pattern_type=PatternType.PREFIXED)]
+        for side in sides:
+            side.admin.send(ApiKey.CREATE_ACLS, 3, creations=granted)
+        found = errors("auto-1")
+        assert found[0] == found[1]
+        assert found[1] in (expected, 3)

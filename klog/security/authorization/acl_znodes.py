@@ -7,6 +7,7 @@ Names are written as `AlterConfigs` in the nodes of ACLs, and as `ALTER_CONFIGS`
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from enum import IntEnum
 from typing import Final, TypeVar
@@ -30,6 +31,11 @@ CHANGES: Final = {
 }
 PATTERN_TYPES: Final = tuple(_ROOTS)
 RESOURCE_TYPES: Final = tuple(kind for kind in AclResourceType if kind is not AclResourceType.ANY)
+
+# ZooKeeper's `PathUtils.validatePath`. Java writes characters above U+FFFF as two of those from U+D800 on.
+_REFUSED_BY_ZOOKEEPER: Final = re.compile(
+    "[/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff\U00010000-\U0010ffff]"
+)
 
 _Name = TypeVar("_Name", bound=IntEnum)
 
@@ -114,8 +120,8 @@ def is_principal(text: str) -> bool:
 
 
 def is_node_name(name: str) -> bool:
-    """Whether a pattern of this name can have a node: names are not escaped."""
-    return bool(name) and "/" not in name
+    """Whether a pattern of this name can have a node: names are not escaped, and ZooKeeper refuses some."""
+    return name not in ("", ".", "..") and _REFUSED_BY_ZOOKEEPER.search(name) is None
 
 
 def encode_change(pattern: ResourcePattern) -> bytes:

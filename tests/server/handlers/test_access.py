@@ -20,6 +20,7 @@ from klog.security.authorization.acl_set import AclSet, by_pattern
 from klog.security.authorization.audit import LOGGER, TRACE
 from klog.security.principal import KafkaPrincipal
 from klog.server.handlers.access import _REMEMBERED_MAX, Access
+from klog.server.handlers.configs.loggers import Loggers
 from tests.server.handlers.parts import FakeRequest
 
 TOPIC, CLUSTER = AclResourceType.TOPIC, AclResourceType.CLUSTER
@@ -130,3 +131,11 @@ def test_any_resource_is_logged_without_a_name(caplog: pytest.LogCaptureFixture)
     assert not Access(Acls()).allows_any(request(), WRITE, TOPIC)
     ((_, line),) = logged(caplog)
     assert line.endswith("on resource = Topic:UNKNOWN:NONE for request = Metadata with resourceRefCount = 0")
+
+
+def test_the_level_of_the_audit_log_can_be_set_as_in_kafka() -> None:
+    loggers = Loggers()
+    loggers.check(LOGGER, "DEBUG")
+    loggers.set_level(LOGGER, "DEBUG")
+    assert loggers.levels()[LOGGER] == "DEBUG"
+    assert logging.getLogger(LOGGER).isEnabledFor(logging.DEBUG)

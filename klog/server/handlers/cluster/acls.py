@@ -1,18 +1,19 @@
 """Answers DescribeAcls, CreateAcls and DeleteAcls. Any broker writes the tree itself.
 
 Rules: Kafka's `AclApis` and `AclAuthorizer`, and what the requests check when they are read (KIP-140,
-KIP-290, KIP-373). A code that Kafka does not know closes the connection.
+KIP-290, KIP-373). The code 0, which stands for unknown, closes the connection. Other codes that Kafka does
+not know cannot be created, and find nothing.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import groupby
 from operator import attrgetter
-from typing import Final, TypeVar
+from typing import Final
 
 from klog.formats.errors import KlogError
 from klog.protocol.acls import (
@@ -40,9 +41,9 @@ _NO_AUTHORIZER: Final = "No Authorizer is configured."
 _NO_AUTHORIZER_TO_ASK: Final = "No Authorizer is configured on the broker"
 # Kafka 3.9 does not know those of later versions.
 _LAST_OPERATION: Final = AclOperation.DESCRIBE_TOKENS
-_LITERAL_ONLY: Final = 0
 
-_Code = TypeVar("_Code", bound=IntEnum)
+# In the order of the fields.
+_KINDS: Final[tuple[type[IntEnum], ...]] = (AclResourceType, PatternType, AclOperation, Permission)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class AclsHandler:
             refused = RefusedError(ErrorCode.SECURITY_DISABLED, _NO_AUTHORIZER_TO_ASK)
             send_answer(request, **error_fields(refused), resources=())
             return
-        found = sorted(self.store.matching(wanted))
+        found = [] if wanted is None else sorted(self.store.matching(wanted))
         resources = [
             {**_pattern(pattern), "acls": [_entry(acl) for acl in acls]}
             for pattern, acls in groupby(found, attrgetter("pattern"))
@@ -68,7 +69,8 @@ class AclsHandler:
     def create(self, request: Request) -> None:
         """CreateAcls: answered when this broker obeys the new ACLs."""
         creations = entity_of(request).creations
-        _check_creations(request, creations)
+        for each in creations:
+            _require_no_zero(request, _codes(each))
         if self.store is None:
             refused = RefusedError(ErrorCode.SECURITY_DISABLED, _NO_AUTHORIZER)
             send_answer(request, results=[error_fields(refused) for _ in creations])
@@ -77,11 +79,12 @@ class AclsHandler:
             refused = RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR)
             send_answer(request, results=[error_fields(refused) for _ in creations])
             return
-        refusals = [_refusal(each) for each in creations]
+        without_type = {_target(each) for each in creations if not is_principal(each.principal)}
+        refusals = [_refusal(each) or _failure_beside(each, without_type) for each in creations]
         acls = [None if refused else _acl(each) for each, refused in zip(creations, refusals, strict=True)]
         errors = self.store.add(acl for acl in acls if acl is not None)
         results = [
-            error_fields(refused if acl is None else _failure(errors[acl.pattern]))
+            _created(refused if acl is None else _failure(errors[acl.pattern]))
             for acl, refused in zip(acls, refusals, strict=True)
         ]
         send_answer(request, results=results)
@@ -94,10 +97,15 @@ class AclsHandler:
             nothing = {**error_fields(refused), "matching_acls": ()}
             send_answer(request, filter_results=[nothing for _ in filters])
             return
-        results = [
-            {**error_fields(None), "matching_acls": _removed(found)} for found in self.store.remove(filters)
-        ]
+        removed = iter(self.store.remove([each for each in filters if each is not None]))
+        found = [{} if each is None else next(removed) for each in filters]
+        results = [{**error_fields(None), "matching_acls": _removed(each)} for each in found]
         send_answer(request, filter_results=results)
+
+
+def _created(refused: RefusedError | None) -> Struct:
+    # Kafka has an empty message here if all is well, and none elsewhere.
+    return {"error_code": ErrorCode.NONE, "error_message": ""} if refused is None else error_fields(refused)
 
 
 def _failure(error: KlogError | None) -> RefusedError | None:
@@ -110,40 +118,34 @@ def _failure(error: KlogError | None) -> RefusedError | None:
 # -- what is asked for ---------------------------------------------------------------------------------------
 
 
-def _filter(request: Request, asked: Entity) -> AclFilter:
-    """Raises `MalformedMessageError`."""
+def _filter(request: Request, asked: Entity) -> AclFilter | None:
+    """What is asked for; None if nothing can be found. Raises `MalformedMessageError`."""
     # Version 0 knows literal patterns only.
-    pattern_type = _known(PatternType, getattr(asked, "pattern_type_filter", PatternType.LITERAL))
-    if request.api_version == _LITERAL_ONLY and pattern_type is PatternType.ANY:
-        pattern_type = PatternType.LITERAL
+    pattern_code = getattr(asked, "pattern_type_filter", PatternType.LITERAL)
+    codes = (asked.resource_type_filter, pattern_code, asked.operation, asked.permission_type)
+    _require_no_zero(request, codes)
+    if not all(code in set(kind) for kind, code in zip(_KINDS, codes, strict=True)):
+        return None
     return AclFilter(
-        _known(AclResourceType, asked.resource_type_filter),
+        AclResourceType(asked.resource_type_filter),
         asked.resource_name_filter,
-        pattern_type,
+        PatternType(pattern_code),
         asked.principal_filter,
         asked.host_filter,
-        _known(AclOperation, asked.operation),
-        _known(Permission, asked.permission_type),
+        AclOperation(asked.operation),
+        Permission(asked.permission_type),
     )
 
 
-def _known(kind: type[_Code], code: int) -> _Code:
+def _require_no_zero(request: Request, codes: tuple[int, ...]) -> None:
     """Raises `MalformedMessageError`."""
-    try:
-        found = kind(code)
-    except ValueError as error:
-        raise MalformedMessageError(f"there is no {kind.__name__} {code}") from error
-    if found is AclOperation.TWO_PHASE_COMMIT:
-        raise MalformedMessageError(f"Kafka 3.9 has no operation {code}")
-    return found
+    if 0 in codes:
+        raise MalformedMessageError(f"{request!r} has an unknown code of an ACL: {codes}")
 
 
-def _check_creations(request: Request, creations: Iterable[Entity]) -> None:
-    """Raises `MalformedMessageError` for the codes that Kafka refuses when it reads the request."""
-    for each in creations:
-        codes = (each.resource_type, _pattern_code(each), each.operation, each.permission_type)
-        if 0 in codes:
-            raise MalformedMessageError(f"{request!r} has an unknown code of an ACL: {codes}")
+def _codes(creation: Entity) -> tuple[int, ...]:
+    pattern_code = _pattern_code(creation)
+    return creation.resource_type, pattern_code, creation.operation, creation.permission_type
 
 
 def _pattern_code(creation: Entity) -> int:
@@ -168,18 +170,19 @@ def _refusal(creation: Entity) -> RefusedError | None:
         return RefusedError(ErrorCode.INVALID_REQUEST, what)
     if not name:
         return RefusedError(ErrorCode.INVALID_REQUEST, "Invalid empty resource name")
-    codes: tuple[tuple[type[IntEnum], int], ...] = (
-        (AclResourceType, creation.resource_type),
-        (PatternType, _pattern_code(creation)),
-        (AclOperation, creation.operation),
-        (Permission, creation.permission_type),
-    )
-    is_known = all(code in set(kind) for kind, code in codes) and creation.operation <= _LAST_OPERATION
-    if not is_known or not is_node_name(name):
+    known = (code in set(kind) for kind, code in zip(_KINDS, _codes(creation), strict=True))
+    if not all(known) or creation.operation > _LAST_OPERATION or "/" in name:
         return RefusedError(ErrorCode.INVALID_REQUEST, "Failed to create ACL")
-    if not is_principal(creation.principal):
-        return RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR)
-    return None
+    return None if is_node_name(name) else RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+def _target(creation: Entity) -> tuple[int, str, int]:
+    return creation.resource_type, creation.resource_name, _pattern_code(creation)
+
+
+def _failure_beside(creation: Entity, failed: Container[tuple[int, str, int]]) -> RefusedError | None:
+    """A principal without a type fails all ACLs of the same pattern, as in Kafka."""
+    return RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR) if _target(creation) in failed else None
 
 
 def _acl(creation: Entity) -> Acl:
