@@ -27,6 +27,7 @@ NOT_OF_FILES = {
     "kernel/markers.py": "varints around derived formats",
     "protocol/": "the wire",
     "server/handlers/data/produce_waits.py": "the wire",
+    "server/handlers/request_charge.py": "the wire",
     "server/network/": "the wire",
     "storage/files/lock_holder.py": "a lock of the operating system",
 }
