@@ -71,7 +71,10 @@ COMMANDS: Final = {
         "offline.diff",
         "Compare two replicas or backups offset by offset, and say which one Kafka would keep.",
     ),
-    "formats": _Command("offline.formats", "List the formats of a log directory, draw the layout of one, or decode a part of a file by it."),
+    "formats": _Command(
+        "offline.formats",
+        "List the formats of a log directory, draw the layout of one, or decode a part of a file by it.",
+    ),
     "serve": _Command("servers.serve", "Run a broker until it is interrupted."),
     "zookeeper": _Command(
         "servers.zookeeper",

@@ -1,0 +1,183 @@
+"""A broker and the tools run on the definitions: traces of them, and what follows from another definition."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from klog.testing import broker
+from tests.corpora import FIXTURES
+
+PARTITION = FIXTURES / "k39-txn/logs/t-txn-0"
+LOG = PARTITION / "00000000000000000006.log"
+
+# Runs before anything of klog: notes which definition is asked for by which module.
+TRACE = """
+import atexit, json, os, sys
+from klog.formats import _derived
+
+class Noted(dict):
+    asked = {}
+    def __getitem__(self, name):
+        frame = sys._getframe(1)
+        while frame.f_globals["__name__"].endswith(("fixed_fields", "text_format", "trace")):
+            frame = frame.f_back
+        self.asked.setdefault(name, set()).add(frame.f_globals["__name__"].removeprefix("klog."))
+        return dict.__getitem__(self, name)
+
+def write(path=os.environ.get("TRACE_FILE"), pid=os.getpid()):
+    if path and pid == os.getpid():
+        asked = {name: sorted(modules) for name, modules in Noted.asked.items()}
+        loaded = "construct" in sys.modules
+        with open(f"{path}.{pid}", "w") as file:
+            json.dump({"asked": asked, "construct": loaded, "argv": sys.argv}, file)
+
+_derived.FIELDS, _derived.LINES = Noted(_derived.FIELDS), Noted(_derived.LINES)
+for name, run in json.loads(os.environ.get("OTHER_FIELDS", "{}")).items():
+    _derived.FIELDS[name] = (tuple(run),)
+atexit.register(write)
+"""
+
+# What is read and written of logs, whoever does it.
+OF_LOGS = {
+    "RecordBatch",
+    "Message0",
+    "Message1",
+    "OffsetIndexEntry",
+    "TimeIndexEntry",
+    "AbortedTxn",
+    "ProducerSnapshot",
+    "ProducerSnapshot.producers",
+    "ControlKey",
+    "EndTxnMarker",
+}
+
+
+@pytest.fixture
+def traced(tmp_path: Path) -> dict[str, str]:
+    """An environment in which klog writes what it runs on to a file."""
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site/sitecustomize.py").write_text(TRACE)
+    return {**os.environ, "PYTHONPATH": str(tmp_path / "site"), "TRACE_FILE": str(tmp_path / "trace")}
+
+
+def traces(environment: Mapping[str, str]) -> list[dict[str, Any]]:
+    path = Path(environment["TRACE_FILE"])
+    return [json.loads(file.read_text()) for file in path.parent.glob(f"{path.name}.*")]
+
+
+def klog(*words: str | Path, env: Mapping[str, str]) -> tuple[int, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "klog", *map(str, words)], env=env, capture_output=True, check=False, text=True
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["dump-segment", LOG],
+        ["dump-segment", LOG.with_suffix(".index")],
+        ["rebuild-index", "--check", PARTITION],
+        ["verify", PARTITION],
+    ],
+    ids=["dump-segment", "dump-segment index", "rebuild-index --check", "verify"],
+)
+def test_a_tool_runs_on_the_definitions_without_loading_construct(
+    command: list[str | Path], traced: dict[str, str]
+) -> None:
+    klog(*command, env=traced)
+    found = traces(traced)
+    assert found
+    for trace in found:
+        assert set(trace["asked"]) >= OF_LOGS
+        assert not trace["construct"]
+
+
+@pytest.mark.parametrize("suffix", [".snapshot", ".txnindex"])
+def test_a_file_that_is_seldom_shown_is_parsed_by_construct_itself(
+    suffix: str, traced: dict[str, str]
+) -> None:
+    status, _ = klog("dump-segment", LOG.with_suffix(suffix), env=traced)
+    assert status == 0
+    assert all(trace["construct"] for trace in traces(traced))
+
+
+def test_a_broker_runs_on_the_definitions_without_loading_construct(
+    traced: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = dict(os.environ)
+    for name in ("PYTHONPATH", "TRACE_FILE"):
+        monkeypatch.setenv(name, traced[name])
+    with broker() as running:
+        server = running.bootstrap_servers
+        for words in (
+            ["topics", "create", "orders"],
+            ["produce", "orders"],
+            ["consume", "orders", "--group", "billing"],
+        ):
+            done = subprocess.run(
+                [sys.executable, "-m", "klog", *words, "--bootstrap-server", server],
+                input="a record\n",
+                env=plain,
+                capture_output=True,
+                check=False,
+                text=True,
+            )
+            assert done.returncode == 0, done.stderr
+    (trace,) = [trace for trace in traces(traced) if "child" in trace["argv"][0]]
+    assert not trace["construct"]
+    asked = trace["asked"]
+    assert set(asked) >= OF_LOGS | {
+        "GroupKey.1",
+        "OffsetCommitValue.3",
+        "GroupMetadataValue.3.members",
+        "TransactionValue.0",
+        "OffsetCheckpointFile.entries",
+        "LeaderEpochFile.entries",
+    }
+    assert "coordinator.groups.records" in asked["OffsetCommitValue.1"]
+    assert "coordinator.transactions.records" in asked["TransactionValue.0"]
+    assert "server.handlers.data.produce_screening" in asked["RecordBatch"]
+
+
+@pytest.mark.parametrize(
+    ("name", "codes", "names", "command"),
+    [
+        ("OffsetIndexEntry", ">iq", "relativeOffset position", ["rebuild-index", "--check"]),
+        ("TimeIndexEntry", ">qq", "timestamp relativeOffset", ["rebuild-index", "--check"]),
+        ("AbortedTxn", ">qqqqq", "version producerId firstOffset lastOffset lastStableOffset", ["verify"]),
+        ("ProducerSnapshot", ">iIi", "version crc producers", ["verify"]),
+        ("ControlKey", ">ih", "version type", ["verify"]),
+    ],
+    ids=lambda value: value if isinstance(value, str) and value.isalpha() else "",
+)
+def test_with_another_definition_a_tool_reads_other_fields(
+    name: str, codes: str, names: str, command: list[str], traced: dict[str, str], tmp_path: Path
+) -> None:
+    shutil.copytree(PARTITION, tmp_path / "t-txn-0")
+    pure = traced | {"KLOG_PURE_PYTHON": "1"}
+    with_definition = klog(*command, tmp_path / "t-txn-0", env=pure)
+    with_other = klog(
+        *command, tmp_path / "t-txn-0", env=pure | {"OTHER_FIELDS": json.dumps({name: [codes, names]})}
+    )
+    assert with_definition[0] == 0
+    assert with_other != with_definition
+
+
+def test_compiled_modules_with_other_numbers_are_not_imported(traced: dict[str, str]) -> None:
+    pytest.importorskip("klog.kernel._kernel")
+    fields = "baseOffset batchLength partitionLeaderEpoch magic crc attributes lastOffsetDelta baseTimestamp"
+    fields += " maxTimestamp producerId producerEpoch baseSequence recordCount"
+    other = {"RecordBatch": [">qiibIiiqqqhii", fields]}
+    status, text = klog("dump-segment", LOG, env=traced | {"OTHER_FIELDS": json.dumps(other)})
+    assert status != 0
+    assert "build the compiled modules again" in text
