@@ -91,6 +91,7 @@ _SERVED: Final = (
     "sasl.enabled.mechanisms",
     "sasl.jaas.config",
     "sasl.mechanism.inter.broker.protocol",
+    "sasl.oauthbearer.*",
     "sasl.server.callback.handler.class",
     "sasl.server.max.receive.size",
     "security.inter.broker.protocol",

@@ -24,10 +24,11 @@ from klog.formats.errors import FormatError, KlogError
 from klog.security.authentication.jaas import JaasEntry, parse_jaas, parse_jaas_file
 from klog.security.authentication.plain import PLAIN
 from klog.security.authentication.scram_credentials import HASHES
+from klog.server.network.sasl_tokens import TokenConfig, read_tokens
 from klog.storage.files.files import read_small
 
 HIDDEN: Final = "[hidden]"
-MECHANISMS: Final = (PLAIN, *HASHES)
+MECHANISMS: Final = (PLAIN, *HASHES, OAUTHBEARER)
 _JAAS: Final = "sasl.jaas.config"
 _ENABLED: Final = "sasl.enabled.mechanisms"
 _BETWEEN: Final = "sasl.mechanism.inter.broker.protocol"
@@ -54,6 +55,7 @@ class MechanismConfig:
     max_reauth_ms: int
     options: Mapping[str, str] = field(repr=False)
     passwords: Mapping[str, str] = field(repr=False)
+    tokens: TokenConfig | None = None
 
 
 class SaslConfig(NamedTuple):
@@ -85,6 +87,8 @@ def login_to_brokers(config: BrokerConfig, listener: str, found: SaslConfig) -> 
             cure=f"set it to one of {_ENABLED}",
         )
     options = found.mechanisms[name].options
+    if name == OAUTHBEARER:
+        raise ConfigError(_BETWEEN, name, "brokers of klog do not log in by tokens", cure="SCRAM-SHA-512")
     user = options.get("username") or _own(config, listener, SASL_USERNAME)
     password = options.get("password") or _own(config, listener, SASL_PASSWORD)
     if user is None or password is None:
@@ -114,19 +118,22 @@ def _own(config: BrokerConfig, listener: str, name: str) -> str | None:
 def _mechanism(config: BrokerConfig, listener: str, name: str) -> MechanismConfig:
     if name not in MECHANISMS:
         raise ConfigError(_ENABLED, name, f"klog does not serve it (listener {listener})", cure=_choice())
-    _check_handler(config, listener, name)
+    handler = _handler(config, listener, name)
     entry = _entry(config, listener, name)
     max_reauth = config.for_mechanism(listener, name, "connections.max.reauth.ms")
     options = {} if entry is None else entry.options
     passwords = _passwords(config, listener, entry) if name == PLAIN else {}
-    return MechanismConfig(name, max_reauth if isinstance(max_reauth, int) else 0, options, passwords)
+    tokens = read_tokens(config, listener, handler, options) if name == OAUTHBEARER else None
+    return MechanismConfig(name, max_reauth if isinstance(max_reauth, int) else 0, options, passwords, tokens)
 
 
-def _check_handler(config: BrokerConfig, listener: str, mechanism: str) -> None:
+def _handler(config: BrokerConfig, listener: str, mechanism: str) -> str | None:
+    """The callback handler that is named, if klog knows what it does. Raises `ConfigError`."""
     name = _name(listener, mechanism, _HANDLER)
     given = config.own_text(name)
     if given and mechanism in _HANDLERS and given not in _HANDLERS[mechanism]:
         raise ConfigError(name, given, "klog cannot load Java classes", cure="remove it")
+    return given or None
 
 
 def _entry(config: BrokerConfig, listener: str, mechanism: str) -> JaasEntry | None:

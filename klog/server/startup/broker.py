@@ -138,6 +138,7 @@ class Broker:
         """
         self._on_state(BrokerState.STARTING)
         closing.callback(self._on_state, BrokerState.NOT_RUNNING)
+        closing.callback(self._logins.stop)
         self._open_tree(closing)
         self._on_state(BrokerState.RECOVERY)
         self._open_logs(closing)
@@ -374,6 +375,7 @@ class Broker:
         self.network, settings = open_network(
             self._handler_services, self._topic_creation, config, self._listeners, closing, is_read_only
         )
+        self._logins.prepare(self._listeners.sasl)
         self._reconfiguration = Reconfiguration(
             self.live,
             self._listeners,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -15,12 +15,19 @@ from klog.security.authentication.exchange import (
     MechanismSettings,
     SaslExchange,
 )
+from klog.security.authentication.oauth_bearer import OAuthBearerServer, TokenValidator
 from klog.security.authentication.plain import PLAIN, Plain
 from klog.security.authentication.scram import Scram
 from klog.security.authentication.scram_credentials import ScramCredentials
+from klog.security.authentication.signed_tokens import KeySet, SignedTokens
 from klog.security.authentication.steps import Authentication, Mechanism
+from klog.security.authentication.unsecured_tokens import UnsecuredTokens
+from klog.server.network.jwks import RefreshedKeys, read_keys
 from klog.server.network.sasl import MechanismConfig, SaslConfig
+from klog.server.network.sasl_tokens import TokenConfig
 
+TokenSource = tuple[str, int, int, int]
+"""A URL of keys, and when to read it again."""
 _NONCE_BITS: Final = 130  # as many as Kafka's
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 
@@ -47,6 +54,7 @@ class Logins:
     timer_ms: Callable[[], int]
     credentials: ScramCredentials = field(default_factory=ScramCredentials)
     _settings: dict[str, tuple[SaslConfig, ExchangeSettings]] = field(default_factory=dict)
+    _keys: dict[TokenSource, RefreshedKeys] = field(default_factory=dict)
     _factories: dict[str, Callable[[], Authentication]] = field(default_factory=dict)
 
     def of_listener(self, listener: str) -> Callable[[], Authentication]:
@@ -72,7 +80,53 @@ class Logins:
             mechanisms, config.max_receive_bytes, self.api_versions, self.clock_ms, self.timer_ms
         )
 
+    def prepare(self, listeners: Iterable[str]) -> None:
+        """Gets ready for the clients of these SASL listeners; waits for keys of providers."""
+        for listener in listeners:
+            self._exchange_settings(listener)
+        for keys in self._keys.values():
+            keys.await_first()
+
+    def stop(self) -> None:
+        """Reads no keys of providers any more."""
+        for keys in self._keys.values():
+            keys.stop()
+
     def _begin(self, config: MechanismConfig) -> Callable[[], Mechanism]:
+        if config.tokens is not None:
+            validator = self._validator(config.tokens)
+            return lambda: OAuthBearerServer(validator)
         if config.name == PLAIN:
             return lambda: Plain(config.passwords)
         return lambda: Scram(config.name, partial(self.credentials.find, config.name), new_nonce)
+
+    def _validator(self, tokens: TokenConfig) -> TokenValidator:
+        if tokens.jwks_url is None:
+            options = tokens.options
+            return UnsecuredTokens(
+                self.clock_ms,
+                int(options.get("unsecuredValidatorAllowableClockSkewMs", "0")),
+                options.get("unsecuredValidatorPrincipalClaimName", "sub"),
+                options.get("unsecuredValidatorScopeClaimName", "scope"),
+                options.get("unsecuredValidatorRequiredScope", "").split(),
+            )
+        keys = self._keys_at(tokens, tokens.jwks_url)
+        return SignedTokens(
+            keys,
+            self.clock_ms,
+            keys.expedite if isinstance(keys, RefreshedKeys) else lambda: None,
+            tokens.audiences,
+            tokens.issuer,
+            tokens.clock_skew_s,
+            tokens.subject_claim,
+            tokens.scope_claim,
+        )
+
+    def _keys_at(self, tokens: TokenConfig, url: str) -> Callable[[], KeySet]:
+        if url.startswith("file:"):
+            keys = read_keys(url)
+            return lambda: keys
+        source = url, tokens.refresh_ms, tokens.retry_ms, tokens.most_retry_ms
+        if source not in self._keys:
+            self._keys[source] = RefreshedKeys(*source)
+        return self._keys[source]

@@ -1,0 +1,99 @@
+"""Keeps the public keys of a provider of tokens: from a file, or from a URL that is read again and again.
+
+Rules: Kafka's `JwksFileVerificationKeyResolver` and `RefreshingHttpsJwks`. A login never waits for the
+provider: with an unknown key it fails, and the keys are read again soon.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from klog.formats.errors import FormatError
+from klog.security.authentication.signed_tokens import KeySet, parse_key_set
+
+_log = logging.getLogger(__name__)
+
+_LARGEST_BYTES: Final = 1 << 20
+_TIMEOUT_S: Final = 10.0
+_EXPEDITED_EVERY_S: Final = 60.0
+
+
+def read_keys(url: str) -> KeySet:
+    """The keys at a URL of http, https or file. Raises OSError, FormatError."""
+    parts = urlsplit(url)
+    if parts.scheme == "file":
+        return parse_key_set(Path(unquote(parts.path)).read_bytes())
+    with urllib.request.urlopen(url, timeout=_TIMEOUT_S) as answer:  # noqa: S310 (the scheme was checked)
+        return parse_key_set(answer.read(_LARGEST_BYTES))
+
+
+class RefreshedKeys:
+    """The keys at a URL. A thread reads them at once and every `refresh_ms`; after a failure sooner, with
+    pauses from `retry_ms` to `most_retry_ms`. To be stopped.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        refresh_ms: int,
+        retry_ms: int,
+        most_retry_ms: int,
+        read: Callable[[str], KeySet] = read_keys,
+    ) -> None:
+        self._url = url
+        self._refresh_ms = refresh_ms
+        self._retry_ms = retry_ms
+        self._most_retry_ms = most_retry_ms
+        self._read = read
+        self._keys = KeySet(())
+        self._stopped = False
+        self._due = threading.Event()
+        self._tried = threading.Event()
+        self._expedited_s = -math.inf
+        self._thread = threading.Thread(target=self._run, name="klog-jwks", daemon=True)
+        self._thread.start()
+
+    def __call__(self) -> KeySet:
+        """The keys that were read last."""
+        return self._keys
+
+    def await_first(self) -> None:
+        """Waits until they were read, or could not be."""
+        self._tried.wait(2 * _TIMEOUT_S)
+
+    def expedite(self) -> None:
+        """A token names a key that is not there: the provider may have a new one. Reads the keys now, if that
+        was not done for this reason in the last minute.
+        """
+        now_s = time.monotonic()
+        if now_s - self._expedited_s >= _EXPEDITED_EVERY_S:
+            self._expedited_s = now_s
+            self._due.set()
+
+    def stop(self) -> None:
+        """Reads no more. Does not wait for an answer of the provider."""
+        self._stopped = True
+        self._due.set()
+
+    def _run(self) -> None:
+        failed = 0
+        while not self._stopped:
+            self._due.clear()
+            try:
+                self._keys = self._read(self._url)
+                failed, pause_ms = 0, self._refresh_ms
+            except (OSError, FormatError, ValueError) as error:
+                if not failed:
+                    _log.warning("The keys at %s cannot be read: %s", self._url, error)
+                pause_ms = min(self._retry_ms << min(failed, 20), self._most_retry_ms)
+                failed += 1
+            self._tried.set()
+            self._due.wait(pause_ms / 1000)
