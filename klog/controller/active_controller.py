@@ -58,6 +58,13 @@ from klog.protocol.interbroker.stop_replica import StopReplicaRequest
 _log = logging.getLogger(__name__)
 
 _UNCLEAN = "unclean.leader.election.enable"
+# What to do about errors that people cause.
+_CURES = {
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: (
+        ": it may not be told what to do; name this broker's principal in its super.users, or allow it "
+        "ClusterAction on the cluster"
+    )
+}
 
 
 class ActiveController:
@@ -209,10 +216,11 @@ class ActiveController:
             return
         if response.error is not ErrorCode.NONE:
             _log.error(
-                "broker %d answered %s with %s",
+                "broker %d answered %s with %s%s",
                 event.broker_id,
                 type(request).__name__,
                 response.error.name,
+                _CURES.get(response.error, ""),
             )
         if isinstance(request, LeaderAndIsrRequest) and response.error is ErrorCode.NONE:
             ids = topic_ids(request.topic_states)
