@@ -78,9 +78,15 @@ def _sync(access: Access, request: Request, wanted: Entity) -> Verdict:
 
 
 def _heartbeat(access: Access, request: Request, wanted: Entity) -> Verdict:
-    if _may_read(access, request, wanted.group_id):
+    """ConsumerGroupHeartbeat, as in Kafka 4: topics that are subscribed to by name must be visible."""
+    topics = wanted.subscribed_topic_names or ()
+    if not _may_read(access, request, wanted.group_id):
+        error = _REFUSED
+    elif split(access, request, AclOperation.DESCRIBE, topics, str).refused:
+        error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    else:
         return None
-    return Answer({"error_code": _REFUSED, "member_id": None, "member_epoch": 0, "heartbeat_interval": 0})
+    return Answer({"error_code": error, "member_id": None, "member_epoch": 0, "heartbeat_interval": 0})
 
 
 # -- offsets -------------------------------------------------------------------------------------------------
@@ -205,7 +211,32 @@ def _no_coordinator(error: ErrorCode, message: str) -> Struct:
 # -- administration ------------------------------------------------------------------------------------------
 
 
-def _describe(field: str, nothing: Struct) -> Guard:
+Shown = Callable[[Access, Request, Struct], Struct]
+
+
+def _as_it_is(_access: Access, _request: Request, group: Struct) -> Struct:
+    return group
+
+
+def _without_hidden_members(access: Access, request: Request, group: Struct) -> Struct:
+    """A group of Kafka 4's protocol, without its members if they have topics that the client may not see."""
+    topics = {
+        each["topic_name"]
+        for member in group["members"]
+        for assignment in (member["assignment"], member["target_assignment"])
+        for each in assignment["topic_partitions"]
+    }
+    shown = access.allowed(request, AclOperation.DESCRIBE, AclResourceType.TOPIC, topics)
+    if shown == topics:
+        return group
+    error, message = (
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        "The group has topics that the client may not describe.",
+    )
+    return {**group, "error_code": error, "error_message": message, "members": ()}
+
+
+def _describe(field: str, nothing: Struct, show: Shown = _as_it_is) -> Guard:
     """A guard of groups that are described; `nothing` is what is said of one that may not be."""
 
     def guard(access: Access, request: Request, wanted: Entity) -> Verdict:
@@ -213,11 +244,11 @@ def _describe(field: str, nothing: Struct) -> Guard:
         groups = split(access, request, AclOperation.DESCRIBE, asked, str, _GROUP)
         refused = [{**nothing, "group_id": each} for each in groups.refused]
         wants_operations = getattr(wanted, "include_authorized_operations", False)
-        if not refused and not wants_operations:
+        if not refused and not wants_operations and show is _as_it_is:
             return None
 
         def amend(values: Mapping[str, Value]) -> Mapping[str, Value]:
-            shown = list(values["groups"])
+            shown = [show(access, request, each) for each in values["groups"]]
             if wants_operations:
                 shown = [
                     {**each, "authorized_operations": access.operations(request, _GROUP, each["group_id"])}
@@ -281,6 +312,7 @@ GUARDS: Final[Mapping[int, Guard]] = {
             "assignment_epoch": 0,
             "assignor_name": "",
         },
+        _without_hidden_members,
     ),
 }
 """By API key."""

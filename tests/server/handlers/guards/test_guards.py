@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from uuid import UUID
 
 import pytest
@@ -14,7 +15,7 @@ from klog.metadata.cache import MetadataCache
 from klog.protocol.acls import Acl, AclOperation, AclResourceType, PatternType, Permission, ResourcePattern
 from klog.protocol.apis import SERVED, ApiKey, api_name
 from klog.protocol.error_codes import ErrorCode
-from klog.protocol.messages import encode_request, error_codes, response_class
+from klog.protocol.messages import build, encode_request, error_codes, request_class, response_class
 from klog.server.handlers.access import Access
 from klog.server.handlers.answers import entity_of, send_answer
 from klog.server.handlers.dispatch import Route
@@ -125,3 +126,76 @@ def test_what_is_refused_is_added_to_the_answer_about_the_rest() -> None:
         requests.OTHER: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     }
     assert {each.low_watermark for each in answered.values()} == {7, -1}
+
+
+# -- groups of Kafka 4's protocol, which Kafka 3.9 does not check --------------------------------------------
+
+
+def may_read(kind: AclResourceType, name: str) -> Acl:
+    pattern = ResourcePattern(kind, name, PatternType.LITERAL)
+    return Acl(pattern, "User:*", "*", AclOperation.READ, Permission.ALLOW)
+
+
+GROUP_G, TOPIC_T = may_read(AclResourceType.GROUP, "g"), may_read(AclResourceType.TOPIC, "t")
+
+
+@pytest.mark.parametrize(
+    ("acls", "topics", "error"),
+    [
+        ((), ("t",), ErrorCode.GROUP_AUTHORIZATION_FAILED),
+        ((GROUP_G,), ("t",), ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+        ((GROUP_G, TOPIC_T), ("t", "other"), ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+        ((GROUP_G, TOPIC_T), ("t",), None),
+        ((GROUP_G,), None, None),
+    ],
+)
+def test_members_subscribe_only_to_topics_that_they_may_see(acls, topics, error) -> None:
+    api = ApiKey.CONSUMER_GROUP_HEARTBEAT
+    wanted = build(
+        request_class(api, 1),
+        group_id="g",
+        member_id="m",
+        member_epoch=0,
+        instance_id=None,
+        rack_id=None,
+        rebalance_timeout=timedelta(seconds=1),
+        subscribed_topic_names=topics,
+        subscribed_topic_regex=None,
+        server_assignor=None,
+        topic_partitions=None,
+    )
+    request, seen = FakeRequest(int(api), 1, memoryview(encode_request(wanted))), list[FakeRequest]()
+    guarded(api, seen.append, *acls)(request)
+    assert bool(seen) is (error is None)
+    if error is not None:
+        assert answer_of(request).error_code == error
+
+
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_members_are_hidden_whose_topics_may_not_be_seen(is_seen) -> None:
+    def handle(request: FakeRequest) -> None:
+        assignment = {"topic_partitions": [{"topic_id": None, "topic_name": "t", "partitions": (0,)}]}
+        member = {
+            **dict.fromkeys(("member_id", "client_id", "client_host"), "m"),
+            **dict.fromkeys(("instance_id", "rack_id", "subscribed_topic_regex")),
+            "member_epoch": 1,
+            "subscribed_topic_names": ("t",),
+            "assignment": assignment,
+            "target_assignment": {"topic_partitions": ()},
+            "member_type": 1,
+        }
+        group = {
+            **dict.fromkeys(("group_id", "group_state", "assignor_name"), "g"),
+            **dict.fromkeys(("error_code", "group_epoch", "assignment_epoch", "authorized_operations"), 0),
+            "error_message": None,
+            "members": [member],
+        }
+        send_answer(request, groups=[group])  # type: ignore[arg-type]
+
+    api = ApiKey.CONSUMER_GROUP_DESCRIBE
+    wanted = build(request_class(api, 1), group_ids=("g",), include_authorized_operations=False)
+    request = FakeRequest(int(api), 1, memoryview(encode_request(wanted)))
+    guarded(api, handle, GROUP_G, *((TOPIC_T,) if is_seen else ()))(request)
+    (group,) = answer_of(request).groups
+    assert len(group.members) == is_seen
+    assert group.error_code == (0 if is_seen else ErrorCode.TOPIC_AUTHORIZATION_FAILED)
