@@ -103,7 +103,7 @@ Runs = list[Measured]
 def compare(scratch: Path, rounds: int, figures: Rows, options: Options) -> str:
     """The figures of each load, and a table of them all (Markdown) at the end."""
     loads = options.chosen_loads()
-    with _in_memory(scratch) as work:
+    with in_memory(scratch) as work:
         programs = Programs(work)
         lines = [f"ready-made requests, logs in {work.parent} (medians of {rounds})"]
         rows = []
@@ -128,7 +128,7 @@ def compare(scratch: Path, rounds: int, figures: Rows, options: Options) -> str:
 
 
 @contextmanager
-def _in_memory(scratch: Path) -> Iterator[Path]:
+def in_memory(scratch: Path) -> Iterator[Path]:
     """A directory in memory; below `scratch` if this machine has none."""
     parent = _IN_MEMORY if _IN_MEMORY.is_dir() else scratch
     with tempfile.TemporaryDirectory(prefix="klog-bench-", dir=parent) as work:

@@ -140,6 +140,8 @@ def _configured(work: Path, port: int, config: Mapping[str, str | int]) -> int:
         "offsets.topic.replication.factor": 1,
         **config,
     }
+    # A config that replaces the listener names the port so.
+    settings["listeners"] = str(settings["listeners"]).replace("{port}", str(port))
     (work / "server.properties").write_text(properties_text(settings))
     return port
 

@@ -372,6 +372,13 @@ def broker_replication(bench: Bench) -> str:
     return replication(bench.scratch, bench.rounds, bench.rows, bench.segment_bytes, checkout=checkout)
 
 
+def broker_flood(bench: Bench) -> str:
+    """Lag of followers beside clients that flood another listener, of klog and of Kafka."""
+    from benchmarks.broker_flood import flood  # noqa: PLC0415
+
+    return flood(bench.scratch, bench.rounds, bench.rows, **bench.one_or_both)
+
+
 def broker_idle(bench: Bench) -> str:
     """CPU of three brokers with 2,000 idle partitions of three replicas, of klog and of Kafka."""
     from benchmarks.idle_cluster import idle_clusters  # noqa: PLC0415
@@ -417,6 +424,7 @@ SUITE: dict[str, Callable[[Bench], str]] = {
     "broker-offsets": broker_offsets,
     "broker-failover": broker_failover,
     "broker-replication": broker_replication,
+    "broker-flood": broker_flood,
     "broker-idle": broker_idle,
     "admin-commands": admin_commands,
 }

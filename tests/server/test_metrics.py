@@ -215,6 +215,9 @@ def test_the_threads_of_an_idle_broker_are_idle(broker: Broker, metrics: BrokerM
     found = values(list(metrics.text()))
     assert found["kafka_network_socketserver_networkprocessoravgidle_percent"] > 0.5
     assert found["kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent"] > 0.5
+    for name in broker.network.processors:
+        assert found[f'kafka_network_processor_idle_percent{{networkProcessor="{name}"}}'] > 0.5
+        assert found[f'kafka_network_requestchannel_responsequeuesize{{processor="{name}"}}'] == 0
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,7 @@ class _Snapshot(NamedTuple):
     """The values from which rates and quantiles are computed."""
 
     waited_s: tuple[float, float]  # of network threads and I/O threads
+    processors_waited_s: Mapping[str, float]  # by network thread
     times: TimesByName
     controller: ControllerSnapshot
     groups: GroupsSnapshot
@@ -127,6 +128,7 @@ def _log_end(broker: Broker, key: tuple[str, int]) -> int | None:
 def _snapshot(broker: Broker) -> _Snapshot:
     return _Snapshot(
         broker.network.waited_s,
+        {name: each.waited_s for name, each in broker.network.processors.items()},
         request_times(broker.counters),
         ControllerSnapshot.of(broker.controller_times),
         GroupsSnapshot.of(broker.groups),
@@ -168,6 +170,21 @@ def _network_metrics(broker: Broker, now: _Snapshot, before: _Snapshot, seconds:
             f"{name}avgidle_percent", f"share of time that {kind} threads wait for work, 0 to 1", idle
         )
         yield counter(f"{name}idle_seconds_total", f"seconds that {kind} threads have waited", waited_s)
+    yield gauges(
+        "kafka_network_processor_idle_percent",
+        "share of time that a network thread waits for work, 0 to 1",
+        "networkProcessor",
+        {
+            name: idle_share(waited_s - before.processors_waited_s.get(name, 0.0), seconds)
+            for name, waited_s in now.processors_waited_s.items()
+        },
+    )
+    yield gauges(
+        "kafka_network_requestchannel_responsequeuesize",
+        "answers of other threads that wait for a network thread",
+        "processor",
+        {name: each.queued_answers for name, each in network.processors.items()},
+    )
 
 
 def idle_share(waited_s: float, possible_s: float) -> float:

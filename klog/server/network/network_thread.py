@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, cast
 
 from klog.formats.errors import FormatError
@@ -25,6 +25,7 @@ from klog.server.network.memory_pool import MemoryPool
 from klog.server.network.opening import Opening
 from klog.server.network.phases import Phase
 from klog.server.network.poller import BROKEN, READABLE, WRITABLE, Poller, Waker, new_poller
+from klog.server.network.precedence import GivingWay, Precedence, Turns
 from klog.server.network.request import Request
 from klog.server.network.request_channel import RequestChannel
 from klog.server.network.sending import Sender
@@ -49,7 +50,8 @@ class NetworkThread:
     `resume_held`, `take_over`, `disconnect_all`, `check_connections`, `drain`, `retire` and `join`.
 
     A thread is for `bulk` traffic or for all other. `move_to` names a thread of either kind, for a connection
-    that does not belong here any more; None if it has to stay.
+    that does not belong here any more; None if it has to stay. A thread that `goes_first` is waited for by
+    others (`precedence`).
     """
 
     def __init__(
@@ -66,8 +68,11 @@ class NetworkThread:
         move_to: Callable[[bool], NetworkThread | None] = stay,
         *,
         opening: Opening,
+        precedence: Precedence,
+        goes_first: bool,
         bulk: bool = False,
     ) -> None:
+        self.name = name
         self._settings = settings
         self._channel = channel
         self._clock_ms = clock_ms
@@ -76,6 +81,9 @@ class NetworkThread:
         self._bulk = bulk
         self.memory = memory
         self._poller = poller_factory()
+        self._precedence = precedence
+        self.turns = Turns(self._poller.fd) if goes_first and self._poller.fd is not None else None
+        self._giving_way = None if goes_first else GivingWay(precedence, settings.give_way_most_ms / 1000)
         self._waker = Waker()
         self._poller.register(self._waker.fd, READABLE)
         self._registry = ConnectionRegistry(self._poller, on_closed)
@@ -180,6 +188,11 @@ class NetworkThread:
         self._waker.close()
 
     @property
+    def queued_answers(self) -> int:
+        """How many answers of other threads, and connections, wait for it."""
+        return len(self._tasks)
+
+    @property
     def connection_count(self) -> int:
         """How many connections it has, those that it is about to take over included."""
         return len(self._registry) + self._arriving
@@ -209,25 +222,33 @@ class NetworkThread:
             events = self._poller.wait(self._wait_ms())
             self.waited_s += time.monotonic() - before_s
             self._now_ms = self._reader.now_ms = self._clock_ms()
-            for fd, mask in events:
-                connection = self._registry.find(fd)
-                if connection is not None:
-                    try:
-                        self._on_event(connection, mask)
-                        if connection.traffic.is_due(self._now_ms, self._settings.bulk_traffic):
-                            self._look_at_traffic(connection)
-                    except Exception:
-                        self._lose(connection)
-                elif fd == self._waker.fd:
-                    self._waker.reset()
+            if self._giving_way is None:
+                self._on_events(events)
+            else:
+                self._giving_way.serve(events, self._on_events)
             for _ in range(len(self._tasks)):
                 self._run_task(self._tasks.popleft())
             for task in self._deadlines.take_due(self._now_ms):
                 self._run_task(task)
+            if self._precedence.first and self.turns is not None:
+                self.turns.end()
         with self._ending:
             self._ended = True
         if self._retiring:
             self.release()
+
+    def _on_events(self, events: Sequence[tuple[int, int]]) -> None:
+        for fd, mask in events:
+            connection = self._registry.find(fd)
+            if connection is not None:
+                try:
+                    self._on_event(connection, mask)
+                    if connection.traffic.is_due(self._now_ms, self._settings.bulk_traffic):
+                        self._look_at_traffic(connection)
+                except Exception:
+                    self._lose(connection)
+            elif fd == self._waker.fd:
+                self._waker.reset()
 
     def _wait_ms(self) -> int:
         if self._tasks:

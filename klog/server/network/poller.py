@@ -34,6 +34,10 @@ class Poller(Protocol):
     def close(self) -> None:
         """Closes the poller."""
 
+    @property
+    def fd(self) -> int | None:
+        """A descriptor that is readable while there are events; None if the system has none."""
+
 
 class EpollPoller:
     """For Linux. Idle descriptors cost nothing."""
@@ -48,9 +52,16 @@ class EpollPoller:
     def wait(self, timeout_ms: int) -> list[tuple[int, int]]:
         return self._epoll.poll(timeout_ms / 1000)
 
+    @property
+    def fd(self) -> int | None:
+        """The epoll instance."""
+        return self._epoll.fileno()
+
 
 class PollPoller:
     """For any other POSIX system."""
+
+    fd = None
 
     def __init__(self) -> None:
         self._poll = select.poll()

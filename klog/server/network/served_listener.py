@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 from klog.server.network.acceptor import Acceptor
 from klog.server.network.network_thread import NetworkThread
+from klog.server.network.precedence import Turns
 from klog.server.network.settings import Listener, NetworkSettings
 
 NetworkFor = Callable[[bool], NetworkThread | None]
@@ -54,6 +55,11 @@ class ServedListener:
         """The network thread of a kind that has the fewest connections; None if there is none."""
         networks = tuple(self._bulk_networks if bulk else self._networks)
         return min(networks, key=lambda each: each.connection_count, default=None)
+
+    @property
+    def turns(self) -> Iterator[Turns]:
+        """The turns of the threads that go first (`precedence`)."""
+        return (network.turns for network in self._all() if network.turns is not None)
 
     def _all(self) -> tuple[NetworkThread, ...]:
         return *self._networks, *self._bulk_networks

@@ -44,7 +44,8 @@ class ListenerLimits(NamedTuple):
 class NetworkSettings:
     """`inline_request_max_bytes` is klog's own: frames above it are read and handled by an I/O thread. So are
     `bulk_threads` (how many network threads there are for connections that move many bytes),
-    `bulk_read_bytes` (what such a thread reads at once) and `bulk_traffic` (which connections these are).
+    `bulk_read_bytes` (what such a thread reads at once), `bulk_traffic` (which connections these are) and
+    `give_way_most_ms` (how long the threads of other listeners wait for those of `protected_listener`).
     `unsent_max_bytes` bounds what the system holds of a connection and cannot send yet, if the size of the
     send buffer is left to the system: without it one large answer fills megabytes, which are out of the
     processor's caches when the client reads them, and congestion control by BBR paces them with timers.
@@ -62,6 +63,7 @@ class NetworkSettings:
     bulk_threads: int = 1
     bulk_read_bytes: int = 256 * 1024
     bulk_traffic: TrafficLimits = DEFAULT_LIMITS
+    give_way_most_ms: int = 5
     queued_max_requests: int = 500
     queued_max_request_bytes: int = -1
     request_max_bytes: int = 100 * 1024 * 1024

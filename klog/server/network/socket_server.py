@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 
 from klog.formats.errors import UsageError
 from klog.protocol.errors import ProtocolError
@@ -23,6 +24,7 @@ from klog.server.network.network_thread import NetworkThread
 from klog.server.network.opening import Opening
 from klog.server.network.page_cache import IsCached, is_cached
 from klog.server.network.poller import Poller, new_poller
+from klog.server.network.precedence import Precedence
 from klog.server.network.request_channel import RequestChannel
 from klog.server.network.served_listener import NetworkFor, ServedListener
 from klog.server.network.settings import Listener, NetworkSettings
@@ -69,6 +71,7 @@ class SocketServer:
         bytes_allowed = settings.queued_max_request_bytes
         self.memory = MemoryPool(bytes_allowed, self._resume_held) if bytes_allowed > 0 else None
         self._changing = threading.Lock()
+        self._precedence = Precedence()
         self._started = False
         self._stopped = False
         self._numbers = itertools.count(), itertools.count(), itertools.count()
@@ -92,7 +95,8 @@ class SocketServer:
             self._poller_factory,
             self._is_cached,
         )
-        served = ServedListener(settings, listener, sock, acceptor, self._new_network)
+        new_network = partial(self._new_network, listener.name == settings.protected_listener)
+        served = ServedListener(settings, listener, sock, acceptor, new_network)
         self._served[listener.name] = served
 
         def undo() -> None:
@@ -101,7 +105,7 @@ class SocketServer:
 
         undoing.callback(undo)
 
-    def _new_network(self, move_to: NetworkFor, bulk: bool) -> NetworkThread:
+    def _new_network(self, goes_first: bool, move_to: NetworkFor, bulk: bool) -> NetworkThread:
         name = f"klog-bulk-{next(self._numbers[2])}" if bulk else f"klog-network-{next(self._numbers[0])}"
         network = NetworkThread(
             name,
@@ -115,6 +119,8 @@ class SocketServer:
             self._poller_factory,
             move_to,
             opening=self._opening,
+            precedence=self._precedence,
+            goes_first=goes_first,
             bulk=bulk,
         )
         self._known.append(network)
@@ -199,8 +205,14 @@ class SocketServer:
         self._started = True
         for io_thread in self._io_threads:
             io_thread.start()
+        self._set_precedence()
         for served in self._served.values():
             served.start()
+
+    def _set_precedence(self) -> None:
+        """Has the threads of the protected listener go before those of others, if there are others."""
+        first = self._served.get(self._settings.protected_listener or "")
+        self._precedence.first = () if first is None or len(self._served) == 1 else tuple(first.turns)
 
     def open(self) -> None:
         """Answers the requests that have waited, and from now on all."""
@@ -234,6 +246,7 @@ class SocketServer:
                 served = self._served[listener.name]
                 sock = bound.get(listener, served.socket)
                 served.change(listener, sock, settings.network_threads_of(listener.name))
+            self._set_precedence()
             for _ in range(self._io_thread_count - settings.io_threads):
                 self._end_io_thread()
             self._forget_ended()
@@ -336,6 +349,11 @@ class SocketServer:
     def queued_requests(self) -> int:
         """Connections that wait for an I/O thread with a request or a large frame."""
         return len(self._channel)
+
+    @property
+    def processors(self) -> Mapping[str, NetworkThread]:
+        """The network threads by their names, those for bulk traffic and those that are ending included."""
+        return {network.name: network for network in tuple(self._known)}
 
     @property
     def thread_counts(self) -> tuple[int, int]:
