@@ -176,3 +176,13 @@ def test_a_file_is_visible_only_when_it_is_complete(tmp_path: Path) -> None:
 def test_a_missing_directory_cannot_be_written_to(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="cannot be written"):
         write_atomically(tmp_path / "none" / "x", b"")
+
+
+def test_what_a_process_of_the_same_id_has_left_is_replaced(tmp_path: Path) -> None:
+    target = tmp_path / "recovery-point-offset-checkpoint"
+    left = tmp_path / f"{target.name}.{os.getpid()}.tmp"
+    left.write_bytes(b"half a checkpoint, longer than the whole one")
+    left.chmod(0o666)
+    write_atomically(target, b"whole")
+    assert target.read_bytes() == b"whole"
+    assert not left.exists()

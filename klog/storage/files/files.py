@@ -189,11 +189,7 @@ def atomic_output(path: str | os.PathLike[str], *, sync: bool = True) -> Iterato
     target = os.fspath(path)
     temporary = f"{target}.{os.getpid()}.tmp"
     try:
-        # A process with the same id may have died here. In a container the ids are the same at each start.
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
-        # A file of secrets must not be open to others for a moment either.
-        file = open(temporary, "xb", opener=_with_mode_of(target))  # noqa: SIM115 (closed below, on every way out)
+        file = _new_file(temporary, target)
     except OSError as error:
         raise storage_error("cannot be written", target, error) from error
     try:
@@ -212,6 +208,16 @@ def atomic_output(path: str | os.PathLike[str], *, sync: bool = True) -> Iterato
         if isinstance(error, OSError):
             raise storage_error("cannot be written", target, error) from error
         raise
+
+
+def _new_file(path: str, like: str) -> BinaryIO:
+    """A new file with the mode of `like`: one of secrets must not be open to others for a moment either."""
+    try:
+        return open(path, "xb", opener=_with_mode_of(like))
+    except FileExistsError:
+        # A process with the same id has died here. In a container the ids are the same at each start.
+        os.unlink(path)
+        return open(path, "xb", opener=_with_mode_of(like))
 
 
 def write_atomically(
