@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from klog.server.logs.cleaning import open_cleaner
@@ -106,24 +107,23 @@ class CleaningLoop:
 
 
 class _Turn:
-    """A call in a thread that runs only while the simulation waits for it."""
+    """A call in another thread, which runs only while the simulation waits for it."""
 
     def __init__(self, call: Callable[[], Any]) -> None:
         self._call = call
-        self._may_run = threading.Semaphore(0)
-        self._has_paused = threading.Semaphore(0)
+        # Each is released by the side that has to go on.
+        self._may_run, self._has_paused = threading.Lock(), threading.Lock()
+        self._may_run.acquire()
+        self._has_paused.acquire()
         self._error: BaseException | None = None
         self.result: Any = None
         self.is_over = False
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
+        _run_in_a_thread(self._run)
 
     def give(self) -> None:
         """Let the thread run until it pauses or ends."""
         self._may_run.release()
         assert self._has_paused.acquire(timeout=_TURN_S), "the cleaner waits for something"
-        if self.is_over:
-            self._thread.join()
         if self._error is not None:
             raise self._error
 
@@ -142,6 +142,25 @@ class _Turn:
             self._error = error
         self.is_over = True
         self._has_paused.release()
+
+
+# Threads that wait for the next cleaning: to start one takes longer than most of a cleaning.
+_IDLE: list[SimpleQueue[Callable[[], None]]] = []
+
+
+def _run_in_a_thread(call: Callable[[], None]) -> None:
+    if _IDLE:
+        calls = _IDLE.pop()
+    else:
+        calls = SimpleQueue()
+        threading.Thread(target=_carry_out, args=(calls,), daemon=True).start()
+    calls.put(call)
+
+
+def _carry_out(calls: SimpleQueue[Callable[[], None]]) -> None:
+    while True:
+        calls.get()()
+        _IDLE.append(calls)
 
 
 class _Turns(threading.Condition):
