@@ -46,7 +46,7 @@ class CleaningLoop:
     def clean(self) -> None:
         """Begin to clean, if nothing is cleaned."""
         if self._turn is None and any(log.config.compact for log in self._broker.logs.logs()):
-            self._turn = _Turn(self.cleaner.clean_dirtiest)
+            self._turn = _Turn(self._broker.world.cleaners, self.cleaner.clean_dirtiest)
             self._go_on()
 
     def stop(self) -> None:
@@ -62,7 +62,7 @@ class CleaningLoop:
     def close(self) -> None:
         """End the thread; to be called when nobody looks at the files any more."""
         self._is_gone = True
-        if self._turn is not None:
+        if self._turn is not None and not self._turn.is_over:
             self._turn.give()
 
     def _go_on(self) -> None:
@@ -109,7 +109,7 @@ class CleaningLoop:
 class _Turn:
     """A call in another thread, which runs only while the simulation waits for it."""
 
-    def __init__(self, call: Callable[[], Any]) -> None:
+    def __init__(self, threads: Threads, call: Callable[[], Any]) -> None:
         self._call = call
         # Each is released by the side that has to go on.
         self._may_run, self._has_paused = threading.Lock(), threading.Lock()
@@ -118,7 +118,7 @@ class _Turn:
         self._error: BaseException | None = None
         self.result: Any = None
         self.is_over = False
-        _run_in_a_thread(self._run)
+        threads.run(self._run)
 
     def give(self) -> None:
         """Let the thread run until it pauses or ends."""
@@ -144,23 +144,31 @@ class _Turn:
         self._has_paused.release()
 
 
-# Threads that wait for the next cleaning: to start one takes longer than most of a cleaning.
-_IDLE: list[SimpleQueue[Callable[[], None]]] = []
+class Threads:
+    """Threads that are used again: to start one takes longer than most of a cleaning."""
 
+    def __init__(self) -> None:
+        self._all: list[SimpleQueue[Callable[[], None] | None]] = []
+        self._idle: list[SimpleQueue[Callable[[], None] | None]] = []
 
-def _run_in_a_thread(call: Callable[[], None]) -> None:
-    if _IDLE:
-        calls = _IDLE.pop()
-    else:
-        calls = SimpleQueue()
-        threading.Thread(target=_carry_out, args=(calls,), daemon=True).start()
-    calls.put(call)
+    def run(self, call: Callable[[], None]) -> None:
+        """Let a thread make a call that hands back the turn when it ends."""
+        if not self._idle:
+            calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+            self._all.append(calls)
+            self._idle.append(calls)
+            threading.Thread(target=self._carry_out, args=(calls,), daemon=True).start()
+        self._idle.pop().put(call)
 
+    def close(self) -> None:
+        """End those whose calls have ended."""
+        for each in self._all:
+            each.put(None)
 
-def _carry_out(calls: SimpleQueue[Callable[[], None]]) -> None:
-    while True:
-        calls.get()()
-        _IDLE.append(calls)
+    def _carry_out(self, calls: SimpleQueue[Callable[[], None] | None]) -> None:
+        while (call := calls.get()) is not None:
+            call()
+            self._idle.append(calls)
 
 
 class _Turns(threading.Condition):

@@ -23,7 +23,7 @@ from klog.server.peers.controller_times import ControllerTimes
 from klog.storage.log.partition_log import PartitionLog
 from tests.metadata.memory_tree import MemorySession, NoJournal
 from tests.simulation.broker import SimulatedBroker
-from tests.simulation.cleaning_loop import CleaningLoop
+from tests.simulation.cleaning_loop import CleaningLoop, Threads
 from tests.simulation.clients import Clients
 from tests.simulation.coordinators import INTERNAL
 from tests.simulation.disk import Disk
@@ -84,6 +84,7 @@ class World:
         self.internal_partitions = {name: counts.get(name, 1) for name in INTERNAL}
         self._topic_configs: dict[str, TopicConfig] = {}
         self.brokers: dict[int, SimulatedBroker] = {}
+        self.cleaners = Threads()
         self._cleanings: list[CleaningLoop] = []
         self._by_process: dict[Process, SimulatedBroker] = {}
         # The ends of the logs of brokers that are down.
@@ -141,6 +142,7 @@ class World:
             broker.end()
         for cleaning in self._cleanings:
             cleaning.close()
+        self.cleaners.close()
         self.scheduler.close()
 
     def crash(self, broker_id: int, *, power: bool, clean: bool = False) -> None:
