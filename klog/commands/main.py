@@ -90,9 +90,7 @@ COMMANDS: Final = {
     "brokers": _Command(
         "cluster.brokers", "List the brokers of any Kafka, their configs and the APIs that they serve."
     ),
-    "topics": _Command(
-        "cluster.topics", "List, describe, create and delete topics of any Kafka, and add partitions."
-    ),
+    "topics": _Command("cluster.topics", "List, describe, create, change and delete topics of any Kafka."),
     "configs": _Command("cluster.configs", "Show and change configs of topics and brokers of any Kafka."),
     "offsets": _Command(
         "cluster.offsets",
