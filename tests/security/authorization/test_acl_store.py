@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
@@ -104,6 +106,32 @@ def test_notifications_name_their_pattern(pattern: ResourcePattern) -> None:
 def test_a_node_that_kafka_would_not_write_is_named(data: bytes) -> None:
     with pytest.raises(InvalidZnodeError, match="/kafka-acl/Topic/t1"):
         acl_znodes.decode_acls(T1, data)
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["version", "acls", "principal", "host", "operation", "permissionType", "name"]),
+            inner,
+            max_size=5,
+        )
+    ),
+    max_leaves=12,
+)
+_NODES = st.binary(max_size=60) | _JSON.map(lambda value: json.dumps(value).encode())
+
+
+@given(_NODES)
+def test_whatever_a_node_holds_is_read_or_named(data: bytes) -> None:
+    for read in (
+        lambda: acl_znodes.decode_acls(T1, data),
+        lambda: acl_znodes.decode_change("/kafka-acl-changes/acl_changes_1", data),
+        lambda: acl_znodes.decode_change("/kafka-acl-extended-changes/acl_changes_1", data),
+    ):
+        with suppress(InvalidZnodeError):
+            read()
 
 
 def test_a_broker_does_not_start_with_acls_that_it_cannot_read(session: OpenSession) -> None:
