@@ -128,3 +128,41 @@ def only_tls(work: Path, truststore: Path) -> dict[str, str]:
         "ssl.truststore.type": "PEM",
         "ssl.truststore.location": str(truststore),
     }
+
+
+STORES = Path(__file__).parents[1] / "config" / "stores"
+
+
+@pytest.mark.parametrize(
+    ("key_store", "trust_store", "key_password"),
+    [
+        ("key.jks", "trust.jks", "keypw123"),
+        ("key.p12", "trust.p12", None),
+        ("key.jks", "trust.p12", "keypw123"),
+    ],
+)
+def test_java_s_stores_open_tls_in_both_directions(
+    key_store: str, trust_store: str, key_password: str | None
+) -> None:
+    config = {
+        "listeners": "SSL://localhost:0",
+        "security.inter.broker.protocol": "SSL",
+        "ssl.keystore.location": str(STORES / key_store),
+        "ssl.keystore.password": "storepw",
+        "ssl.keystore.type": "PKCS12" if key_store.endswith("p12") else "JKS",
+        "ssl.truststore.location": str(STORES / trust_store),
+        "ssl.truststore.type": "PKCS12" if trust_store.endswith("p12") else "JKS",
+        "ssl.truststore.password": "storepw",
+    }
+    if key_password is not None:
+        config["ssl.key.password"] = key_password
+    # The broker makes a handshake with itself, since brokers connect to each other there.
+    assert read_listeners(BrokerConfig(config)).bound[0].tls is not None
+    for wrong in (
+        {"ssl.keystore.password": "wrong"},
+        {"ssl.truststore.password": "wrong"},
+        {"ssl.keystore.password": ""},
+    ):
+        with pytest.raises(ConfigError) as refused:
+            read_listeners(BrokerConfig(config | wrong))
+        assert "storepw" not in str(refused.value)

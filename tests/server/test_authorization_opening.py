@@ -66,8 +66,6 @@ def test_super_users_are_separated_by_semicolons() -> None:
         {"super_users": "alice"},
         {"allow_everyone_if_no_acl_found": "yes"},
         {"authorizer_zookeeper_url": "other:2181"},
-        {"ssl_principal_mapping_rules": "RULE:^CN=(.*)$/$1/"},
-        {"listener_name_secured_ssl_principal_mapping_rules": "RULE:^CN=(.*)$/$1/"},
     ],
 )
 def test_what_would_let_the_wrong_clients_in_stops_the_start(store, config: dict[str, str]) -> None:

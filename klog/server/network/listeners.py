@@ -21,7 +21,13 @@ from klog.metadata.values import Endpoint
 from klog.security.authentication.steps import Authentication
 from klog.server.network import Listener
 from klog.server.network.sasl import SaslConfig, login_to_brokers, read_sasl
-from klog.server.network.tls import Tls, check_between_brokers, check_replacement, read_tls
+from klog.server.network.tls import (
+    Tls,
+    check_between_brokers,
+    check_replacement,
+    read_principal_rules,
+    read_tls,
+)
 
 _URL: Final = re.compile(r"([A-Za-z0-9_]+)://(\[[^\]]*\]|[^:\[\]]*):(-?[0-9]+)")
 _TLS: Final = ("SSL", "SASL_SSL")
@@ -111,6 +117,7 @@ def read_listeners(
             port,
             tls[name].context if name in tls else None,
             authentication(name) if name in sasl else None,
+            read_principal_rules(config, name),
         )
         for name, host, port in listening
     )

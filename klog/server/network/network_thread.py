@@ -398,7 +398,8 @@ class NetworkThread:
             if awaited is not None:
                 self._registry.watch(connection, awaited)
                 return
-            connection.principal = tls_principal(sock)
+            if connection.listener.authentication is None:
+                connection.principal = tls_principal(sock, connection.listener.principal_rules)
         except (OSError, FormatError) as error:
             _log.info("Closing %s: %s", connection, why_handshake_failed(error))
             self._registry.close(connection)

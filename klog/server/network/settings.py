@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from klog.security.authentication.principal_rules import UNCHANGED, PrincipalRules
 from klog.security.authentication.steps import Authentication
 from klog.server.network.connection_traffic import DEFAULT_LIMITS, TrafficLimits
 
@@ -18,7 +19,8 @@ class Listener:
     """An address to listen at; port 0 lets the system choose.
 
     With `tls` every byte goes through it. `authentication` makes the exchange of one connection that comes
-    before its first request; None opens connections at once.
+    before its first request; None opens connections at once. `principal_rules` make the names of clients of
+    their certificates, if these authenticate them.
     """
 
     name: str
@@ -26,6 +28,7 @@ class Listener:
     port: int
     tls: ssl.SSLContext | None = None
     authentication: Callable[[], Authentication] | None = None
+    principal_rules: PrincipalRules = UNCHANGED
 
     @property
     def address(self) -> tuple[str, str, int]:

@@ -9,29 +9,65 @@ from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from klog.config.broker import BrokerConfig
+from klog.config.key_stores import key_store_pem, trust_store_pem
 from klog.config.keys import ConfigError, Value, text_of
 from klog.config.pem import Pem
 from klog.formats.errors import FormatError, UsageError
+from klog.security.authentication.principal_rules import PrincipalRules, parse_rules
 from klog.server.network.certificates import Holder, holder_of
 
 _HIDDEN: Final = "[hidden]"
 # Ascending. Kafka's JVMs do not use the older ones either, unless java.security allows them.
 _TLS_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _TLS_TOO_OLD: Final = ("TLSv1", "TLSv1.1")
+_JAVA_STORES: Final = ("JKS", "PKCS12")
 _VERIFY: Final = {"required": ssl.CERT_REQUIRED, "requested": ssl.CERT_OPTIONAL, "none": ssl.CERT_NONE}
+
+
+@dataclass(frozen=True, slots=True)
+class JavaStore:
+    """A key store or a trust store in PKCS12 or JKS. A trust store may be PEM, whatever its type says."""
+
+    config: str
+    path: str
+    password: str | None = field(repr=False)
+    key_password: str | None = field(repr=False)
+    has_key: bool
+
+    @property
+    def shown(self) -> str:
+        """What an error message may show."""
+        return self.path
+
+    def read(self) -> str:
+        """Its content as PEM. Raises OSError, FormatError, UsageError."""
+        with open(self.path, "rb") as file:
+            data = file.read()
+        if self.has_key:
+            return key_store_pem(data, self.password, self.key_password)
+        if b"-----BEGIN " in data:
+            return data.decode("ascii", "replace")
+        return trust_store_pem(data, self.password)
+
+    @contextmanager
+    def as_file(self) -> Iterator[str]:
+        """A file with its content in PEM, which only this user may read. Raises as `read` does."""
+        with Pem(self.config, None, self.read()).as_file() as path:
+            yield path
 
 
 class TlsSettings(NamedTuple):
     """The TLS configs of a listener."""
 
-    keystore: Pem
+    keystore: Pem | JavaStore
     key_password: str | None
-    truststore: Pem | None
+    truststore: Pem | JavaStore | None
     client_auth: str
     oldest: ssl.TLSVersion
     newest: ssl.TLSVersion
@@ -70,11 +106,21 @@ def read_tls(config: BrokerConfig, listener: str, present: Tls | None = None, *,
             return present
         holder = holder_of(settings.keystore.read())
         return Tls(settings, stamp, holder, _context(settings), _to_brokers(settings))
-    except (OSError, ValueError, FormatError) as error:
+    except (OSError, ValueError, FormatError, UsageError) as error:
         # What OpenSSL refuses is an OSError, too. What cannot be given to OpenSSL, such as a very long
         # password, is a ValueError.
         keystore = settings.keystore
         raise ConfigError(keystore.config, keystore.shown, f"cannot be used: {error}") from error
+
+
+def read_principal_rules(config: BrokerConfig, listener: str) -> PrincipalRules:
+    """How the clients of a listener are named. Raises `ConfigError`."""
+    key = "ssl.principal.mapping.rules"
+    text = text_of(config.for_listener(listener, key)) or ""
+    try:
+        return parse_rules(text)
+    except FormatError as error:
+        raise ConfigError(key, text, error.what, cure=error.cure) from error
 
 
 def check_between_brokers(tls: Tls) -> None:
@@ -157,16 +203,25 @@ def _versions(protocols: Value) -> tuple[ssl.TLSVersion, ssl.TLSVersion]:
     return found[0], found[-1]
 
 
-def _keystore(text: Callable[[str], str | None], listener: str) -> Pem:
+def _keystore(text: Callable[[str], str | None], listener: str) -> Pem | JavaStore:
     location = text("ssl.keystore.location")
     key, chain = text("ssl.keystore.key"), text("ssl.keystore.certificate.chain")
-    if text("ssl.keystore.type") != "PEM" or location is key is chain is None:
+    kind = (text("ssl.keystore.type") or "JKS").upper()
+    if location is key is chain is None or kind not in (*_JAVA_STORES, "PEM"):
         raise ConfigError(
             "ssl.keystore.location",
             str(location),
-            f"listener {listener} needs a key and a certificate chain in one PEM file",
-            cure="set ssl.keystore.type=PEM and ssl.keystore.location",
+            f"listener {listener} needs a key and a certificate chain",
+            cure="set ssl.keystore.location, and ssl.keystore.type to PEM, PKCS12 or JKS",
         )
+    if kind != "PEM":
+        password = text("ssl.keystore.password")
+        if location is None or password is None:
+            why = f"a key store of type {kind} needs a location and a password"
+            raise ConfigError(
+                "ssl.keystore.location", str(location), why, cure="or set ssl.keystore.type=PEM"
+            )
+        return JavaStore("ssl.keystore.location", location, password, text("ssl.key.password"), has_key=True)
     if text("ssl.keystore.password") is not None:
         why = "a PEM store has no password, only its key has one: ssl.key.password"
         raise ConfigError("ssl.keystore.password", _HIDDEN, why)
@@ -181,10 +236,13 @@ def _keystore(text: Callable[[str], str | None], listener: str) -> Pem:
     return Pem("ssl.keystore.key", None, f"{chain}\n{key}")
 
 
-def _truststore(text: Callable[[str], str | None]) -> Pem | None:
-    location, certificates = text("ssl.truststore.location"), text("ssl.truststore.certificates")
+def _truststore(text: Callable[[str], str | None]) -> Pem | JavaStore | None:
+    key = "ssl.truststore.location"
+    location, certificates = text(key), text("ssl.truststore.certificates")
     if certificates is None:
-        return None if location is None else Pem("ssl.truststore.location", location)
+        if location is None or text("ssl.truststore.type") == "PEM":
+            return None if location is None else Pem(key, location)
+        return JavaStore(key, location, text("ssl.truststore.password"), None, has_key=False)
     if location is not None or text("ssl.truststore.type") != "PEM":
         why = "they need ssl.truststore.type=PEM and no ssl.truststore.location"
         raise ConfigError("ssl.truststore.certificates", _HIDDEN, why)

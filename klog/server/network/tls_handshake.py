@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 from typing import Final
 
+from klog.security.authentication.principal_rules import PrincipalRules
 from klog.security.principal import ANONYMOUS, KafkaPrincipal
 from klog.server.network.certificates import subject_of
 from klog.server.network.poller import READABLE, WRITABLE
@@ -27,14 +28,14 @@ def continue_handshake(sock: ssl.SSLSocket) -> int | None:
     return None
 
 
-def tls_principal(sock: ssl.SSLSocket) -> KafkaPrincipal:
-    """The distinguished name in the client's certificate, as Kafka's default principal builder writes it, or
-    User:ANONYMOUS for a client without a certificate. Raises FormatError.
+def tls_principal(sock: ssl.SSLSocket, rules: PrincipalRules) -> KafkaPrincipal:
+    """What the rules make of the distinguished name in the client's certificate, as Kafka's default principal
+    builder writes it, or User:ANONYMOUS for a client without a certificate. Raises FormatError.
     """
     certificate = sock.getpeercert(binary_form=True)
     if certificate is None:
         return ANONYMOUS
-    return KafkaPrincipal("User", subject_of(certificate))
+    return KafkaPrincipal("User", rules.name_of(subject_of(certificate)))
 
 
 def why_handshake_failed(error: Exception) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from klog.config.broker import LISTENER_PREFIX, BrokerConfig
+from klog.config.broker import BrokerConfig
 from klog.config.broker_protection import ACL_AUTHORIZER
 from klog.config.keys import ConfigError
 from klog.metadata.store import MetadataStore
@@ -24,8 +24,6 @@ from klog.server.handlers.access import Access
 _SUPER_USERS: Final = "super.users"
 _ALLOW_EVERYONE: Final = "allow.everyone.if.no.acl.found"
 _OTHER_ZOOKEEPER: Final = "authorizer.zookeeper.url"
-_NAMING_RULES: Final = "ssl.principal.mapping.rules"
-_DEFAULT_RULE: Final = "DEFAULT"
 # As Kafka waits before it writes ACLs again that others have changed meanwhile.
 _RETRY_MS: Final = 100
 _RETRY_JITTER_MS: Final = 50
@@ -49,7 +47,6 @@ def open_authorization(
     if config.text("authorizer.class.name") != ACL_AUTHORIZER:
         return None
     _require_one_zookeeper(config)
-    _require_plain_names(config)
     super_users = super_users_of(config.static.get(_SUPER_USERS, ""))
     allows_without_acls = _flag(_ALLOW_EVERYONE, config.static.get(_ALLOW_EVERYONE, "false"))
     acls = AclStore(store, clock_ms, _pause)
@@ -75,18 +72,6 @@ def _flag(name: str, text: str) -> bool:
     if plain not in ("true", "false"):
         raise ConfigError(name, text, "it is true or false")
     return plain == "true"
-
-
-def _require_plain_names(config: BrokerConfig) -> None:
-    """ACLs about names that rules have made would not be found, and one that denies would have no effect."""
-    for name, text in config.static.items():
-        if LISTENER_PREFIX.sub("", name) == _NAMING_RULES and text.strip() not in ("", _DEFAULT_RULE):
-            raise ConfigError(
-                name,
-                text,
-                "with an authoriser, klog names the clients of TLS by their certificates' subjects only",
-                cure=f"remove it, or set it to {_DEFAULT_RULE}",
-            )
 
 
 def _require_one_zookeeper(config: BrokerConfig) -> None:

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
+from klog.security.authentication.principal_rules import parse_rules
 from klog.security.authentication.steps import AuthenticationStep, Session
 from klog.security.principal import ANONYMOUS, KafkaPrincipal
 from klog.server.network import Listener, NetworkSettings
@@ -298,3 +299,17 @@ def test_large_requests_in_a_row_end_with_the_session():
         clock.now_ms = 1001
         client.send(frame(bytes(200_000)))
         assert client.is_closed()
+
+
+def test_rules_make_the_principal_s_name_of_the_certificate_s(caplog):
+    caplog.set_level(logging.INFO, "klog.server")
+    handler = Asking()
+    rules = parse_rules("RULE:^CN=(other)$/$1@acme/U")
+    listener = Listener("TEST", "127.0.0.1", 0, mutual_tls(ssl.CERT_OPTIONAL), principal_rules=rules)
+    with running(handler, listener=listener) as server:
+        for certificate in ("other_holder.pem", None):
+            assert ask_with(server, certificate).endswith(b"x")
+        with suppress(ConnectionError):
+            assert ask_with(server, "first.pem") == b""
+    assert list(map(str, handler.principals)) == ["User:OTHER@ACME", "User:ANONYMOUS"]
+    assert "no rule of ssl.principal.mapping.rules applies to CN=localhost" in caplog.text
