@@ -21,6 +21,7 @@ from klog.formats.errors import ChecksumCodeError, KlogError
 from klog.kernel.kernel import slowness
 from klog.metadata.errors import WaitCancelledError
 from klog.server.configs.log_output import configure_logging
+from klog.server.network.listeners import open_to_everybody
 from klog.server.startup.broker import Broker
 from klog.server.startup.broker_state import BrokerState
 from klog.server.startup.config_reading import read_config
@@ -83,6 +84,11 @@ def _then(start: Callable[[], None], on_serving: Callable[[Broker], None]) -> Ca
 
 
 def _run(launch: Launch, config: BrokerConfig, on_serving: Callable[[Broker], None]) -> None:
+    if exposed := open_to_everybody(config):
+        _log.warning(
+            "without authentication: whoever reaches %s is User:ANONYMOUS (docs/security.md)",
+            ", ".join(exposed),
+        )
     for name, nearest in config.unknown().items():
         hint = f", did you mean {nearest}?" if nearest else ""
         _log.warning("unknown config %s is ignored%s", name, hint)

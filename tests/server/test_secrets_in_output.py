@@ -42,9 +42,16 @@ SECRETS = (SECRET, key_in("fewer_names.pem"), key_in("renewed.pem"))
 
 
 def config_of() -> dict[str, str | int]:
-    plain, secure = free_port(), free_port()
+    plain, secure, sasl = free_port(), free_port(), free_port()
     return {
-        "listeners": f"PLAINTEXT://127.0.0.1:{plain},SSL://127.0.0.1:{secure}",
+        "listeners": f"PLAINTEXT://127.0.0.1:{plain},SSL://127.0.0.1:{secure}"
+        f",SASL_PLAINTEXT://127.0.0.1:{sasl}",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
+            "org.apache.kafka.common.security.plain.PlainLoginModule required"
+            f' username="u" password="{SECRET}" user_alice="{SECRET}";'
+        ),
+        "klog.sasl.password": SECRET,
         "ssl.keystore.type": "PEM",
         "password.encoder.secret": SECRET,
         "sasl.jaas.config": f'Login required username="u" password="{SECRET}";',
@@ -83,6 +90,24 @@ def described(klog: KlogBroker) -> str:
     return "\n".join(f"{name}={entry.value}" for name, entry in future.result(TIMEOUT_S).items())
 
 
+def logs_in(klog: KlogBroker, password: str) -> bool:
+    """Whether alice can ask what topics there are."""
+    client = AdminClient(
+        {
+            "bootstrap.servers": str(klog.config["listeners"]).rpartition("://")[2],
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": "alice",
+            "sasl.password": password,
+        }
+    )
+    try:
+        client.list_topics(timeout=3)
+    except KafkaException:
+        return False
+    return True
+
+
 def require_no_secret(text: str) -> None:
     assert [secret for secret in SECRETS if secret in text] == []
 
@@ -105,6 +130,8 @@ def test_no_secret_leaves_the_broker(klog: KlogBroker) -> None:
     with urllib.request.urlopen(f"http://127.0.0.1:{metrics_port}/metrics", timeout=TIMEOUT_S) as page:
         require_no_secret(page.read().decode())
     require_no_secret(Path(f"/proc/{klog.process.pid}/cmdline").read_bytes().decode())
+    assert logs_in(klog, SECRET)
+    assert not logs_in(klog, f"{SECRET}-guess")
     klog.stop()
     require_no_secret(klog.log_text)
     # What the broker has stored of them is encrypted.

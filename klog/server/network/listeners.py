@@ -128,6 +128,31 @@ def read_listeners(
     return Listeners(bound, protocols, reachable, inter_broker, tls, sasl, login, authentication)
 
 
+def open_to_everybody(config: BrokerConfig) -> list[str]:
+    """The listeners that other machines reach and whose clients need not say who they are. Raises
+    `ConfigError`.
+    """
+    protocols = _protocols(config)
+    return [
+        f"{name}://{host}:{port}"
+        for name, host, port in _addresses(config, "listeners", protocols)
+        if not _is_loopback(host) and not _authenticates(config, name, protocols[name])
+    ]
+
+
+def _authenticates(config: BrokerConfig, listener: str, protocol: str) -> bool:
+    if protocol in _SASL:
+        return True
+    return protocol in _TLS and config.for_listener(listener, "ssl.client.auth") == "required"
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 def check_listeners(old: Listeners, new: Listeners) -> None:
     """Raises `UsageError` if a running broker must not go on with `new`."""
     if new.inter_broker != old.inter_broker:

@@ -9,7 +9,7 @@ import pytest
 from klog.client.sasl import Sasl
 from klog.config.broker import BrokerConfig
 from klog.config.keys import ConfigError
-from klog.server.network.listeners import Listeners, read_listeners
+from klog.server.network.listeners import Listeners, open_to_everybody, read_listeners
 
 LOGIN = "org.apache.kafka.common.security"
 PLAIN = f"{LOGIN}.plain.PlainLoginModule"
@@ -152,3 +152,25 @@ def test_a_broker_that_could_not_log_in_at_others_does_not_start(configs: dict[s
     with pytest.raises(ConfigError) as refused:
         read(configs, BETWEEN)
     assert refused.value.key == key
+
+
+@pytest.mark.parametrize(
+    ("listener", "configs", "is_open"),
+    [
+        ("PLAINTEXT://127.0.0.1:9092", {}, False),
+        ("PLAINTEXT://localhost:9092", {}, False),
+        ("PLAINTEXT://[::1]:9092", {}, False),
+        ("PLAINTEXT://:9092", {}, True),
+        ("PLAINTEXT://0.0.0.0:9092", {}, True),
+        ("PLAINTEXT://broker1:9092", {}, True),
+        ("SSL://broker1:9092", {}, True),
+        ("SSL://broker1:9092", {"ssl.client.auth": "requested"}, True),
+        ("SSL://broker1:9092", {"ssl.client.auth": "required"}, False),
+        ("SASL_PLAINTEXT://broker1:9092", {}, False),
+        ("SASL_SSL://broker1:9092", {}, False),
+    ],
+)
+def test_a_listener_that_lets_everybody_in_from_elsewhere_is_named(
+    listener: str, configs: dict[str, str], is_open: bool
+) -> None:
+    assert bool(open_to_everybody(BrokerConfig({"listeners": listener} | configs))) == is_open
