@@ -5,16 +5,25 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from klog.admin import connect
+from klog.admin.requests.client_quotas import QuotaEntity, alter_quotas
+from klog.admin.settings import ClientSettings, parse_bootstrap
+from klog.client.requests import ask
+from klog.client.sasl import Sasl
 from klog.protocol.apis import ApiKey
 from tests.clients.brokers import Broker, klog_broker
 from tests.clients.python_clients import CLIENTS, Client, Sent
 from tests.comparison.messages import Ask, Ids, Part
 from tests.comparison.pair import Connection
+from tests.peers.broker import free_port
 from tests.peers.kafka import KafkaPeer
 from tests.peers.tool_server import ToolServer
+from tests.swap.klog_process import KlogBroker
+from tests.waiting import eventually
 
 LIMIT = 50_000  # bytes a second
 RECORDS = [Sent(b"%03d" % number + bytes(997), b"key") for number in range(150)]
@@ -109,3 +118,33 @@ def test_javas_tools_say_that_topics_are_created_too_fast(
     refused = create("second")
     assert refused.status != 0
     assert "throttling quota has been exceeded" in refused.out + refused.err
+
+
+def test_the_quota_of_a_user_is_for_all_its_client_ids_whatever_other_users_do(tmp_path: Path) -> None:
+    plain, secured = free_port(), free_port()
+    users = 'user_alice="a" user_bob="b"'
+    config: dict[str, str | int] = {
+        "listeners": f"PLAINTEXT://127.0.0.1:{plain},SASL_PLAINTEXT://127.0.0.1:{secured}",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
+            f"org.apache.kafka.common.security.plain.PlainLoginModule required {users};"
+        ),
+    }
+
+    def throttle_ms(login: Sasl | None, client_id: str) -> int:
+        """For how long a client is throttled after one request."""
+        address = parse_bootstrap(f"127.0.0.1:{plain if login is None else secured}")
+        with connect.cluster(ClientSettings(address, sasl=login, client_id=client_id)) as cluster:
+            answer = ask(cluster.any_connection(), ApiKey.LIST_GROUPS, states_filter=(), types_filter=())
+            return int(answer.throttle_time.total_seconds() * 1000)
+
+    alice, bob = Sasl("PLAIN", "alice", "a"), Sasl("PLAIN", "bob", "b")
+    with KlogBroker(tmp_path, config) as broker:
+        broker.port = plain
+        broker.start()
+        with connect.cluster(ClientSettings(parse_bootstrap(f"127.0.0.1:{plain}"))) as cluster:
+            alter_quotas(cluster, QuotaEntity((("user", "alice"),)), {"request_percentage": 0.0})
+        eventually(lambda: throttle_ms(alice, "one") == 1000)
+        assert throttle_ms(alice, "two") == 1000
+        assert throttle_ms(bob, "one") == throttle_ms(None, "one") == 0
+        broker.stop()
