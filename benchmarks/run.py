@@ -34,7 +34,7 @@ def main() -> int:
     )
     parser.add_argument("--mib", type=int, default=256, help="size of the segment in MiB (default 256)")
     requests = parser.add_argument_group(
-        "broker-requests (--klog-only: also broker-cold, -transactions, -groups and -offsets)"
+        "broker-requests (--klog-only: also broker-cold, -transactions, -groups, -offsets and -flood)"
     )
     requests.add_argument(
         "--loads", nargs="+", default=(), metavar="LOAD", help="only loads whose names begin so"
