@@ -11,7 +11,6 @@ import base64
 import textwrap
 from typing import Final
 
-from klog.config import java_key_store
 from klog.formats.errors import FormatError, UnsupportedFormatError, UsageError
 from klog.formats.optional import install_command
 
@@ -24,6 +23,9 @@ def trust_store_pem(data: bytes, password: str | None) -> str:
 
     Raises FormatError if there is none or the password is wrong, UsageError if a package is missing.
     """
+    # Here, because it loads Construct, which a broker without such stores does not need.
+    from klog.config import java_key_store
+
     if data.startswith(java_key_store.MAGIC):
         certificates = java_key_store.parse(data, password).certificates()
     else:
@@ -41,6 +43,9 @@ def key_store_pem(data: bytes, password: str | None, key_password: str | None = 
     `key_password` is that of the key, if it is another than that of the store. Raises FormatError,
     UsageError.
     """
+    # Here, because it loads Construct, which a broker without such stores does not need.
+    from klog.config import java_key_store
+
     if data.startswith(java_key_store.MAGIC):
         entry = java_key_store.parse(data, password).key_entry()
         key: bytes | None = entry.private_key(key_password or password or "")

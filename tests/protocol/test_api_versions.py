@@ -73,7 +73,7 @@ def test_produce_is_announced_from_version_0():
 
 
 def test_groups_and_transactions_are_announced_and_quorums_are_not():
-    assert ANNOUNCED[ApiKey.OFFSET_COMMIT] == (2, 9)
+    assert ANNOUNCED[ApiKey.OFFSET_COMMIT] == (0, 9)
     assert ANNOUNCED[ApiKey.JOIN_GROUP] == (0, 9)
     assert ApiKey.DESCRIBE_QUORUM not in ANNOUNCED
 

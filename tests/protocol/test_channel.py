@@ -145,7 +145,7 @@ def test_connecting_asks_for_the_supported_versions():
         with pytest.raises(UnsupportedApiError, match="does not support DescribeQuorum"):
             channel.version_of(ApiKey.DESCRIBE_QUORUM)
         with pytest.raises(UnsupportedApiError, match="none of which"):
-            channel.version_of(ApiKey.FETCH, at_most=3)
+            channel.version_of(ApiKey.STOP_REPLICA, at_most=0)
 
 
 def test_the_receive_buffer_of_the_socket_is_set_before_it_connects(monkeypatch):

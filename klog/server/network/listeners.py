@@ -18,6 +18,7 @@ from klog.config.keys import ConfigError
 from klog.config.security_protocols import SECURITY_PROTOCOLS
 from klog.formats.errors import UsageError
 from klog.metadata.values import Endpoint
+from klog.security.authentication.principal_rules import UNCHANGED
 from klog.security.authentication.steps import Authentication
 from klog.server.network import Listener
 from klog.server.network.sasl import SaslConfig, login_to_brokers, read_sasl
@@ -117,7 +118,7 @@ def read_listeners(
             port,
             tls[name].context if name in tls else None,
             authentication(name) if name in sasl else None,
-            read_principal_rules(config, name),
+            read_principal_rules(config, name) if name in tls else UNCHANGED,
         )
         for name, host, port in listening
     )
