@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
@@ -40,7 +41,8 @@ class Proxies:
         self._loop = asyncio.new_event_loop()
         self._held: set[Node] = set()
         self._healed = asyncio.Event()
-        self._servers: list[asyncio.Server] = []
+        self._listeners: list[socket.socket] = []
+        self._forwarding: set[asyncio.Task[None]] = set()
         self._thread = threading.Thread(target=self._loop.run_forever, name="klog-proxies", daemon=True)
         self._thread.start()
 
@@ -48,12 +50,21 @@ class Proxies:
         """Open a proxy to the port of a node for one source, or for any. Returns the proxy's port."""
 
         async def serve() -> int:
-            async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-                await self._forward(reader, writer, target, port, source)
+            listener = socket.create_server((_HOST, 0))
+            listener.setblocking(False)
+            self._listeners.append(listener)
 
-            server = await asyncio.start_server(connected, _HOST, 0, limit=_READ_BYTES)
-            self._servers.append(server)
-            bound: int = server.sockets[0].getsockname()[1]
+            # An asyncio server leaks what it has accepted if it is closed in that moment (Python 3.11).
+            def accept() -> None:
+                with suppress(OSError):
+                    connection, _ = listener.accept()
+                    connection.setblocking(False)
+                    task = self._loop.create_task(self._forward(connection, target, port, source))
+                    self._forwarding.add(task)
+                    task.add_done_callback(self._forwarding.discard)
+
+            self._loop.add_reader(listener, accept)
+            bound: int = listener.getsockname()[1]
             return bound
 
         return self._run(serve())
@@ -97,12 +108,17 @@ class Proxies:
             return
 
         async def end() -> None:
-            for server in self._servers:
-                server.close()
-            others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-            for task in others:
+            for listener in self._listeners:
+                self._loop.remove_reader(listener)
+                listener.close()
+            # A task that is cancelled before it begins would not close its connection.
+            await asyncio.sleep(0)
+            forwarding = list(self._forwarding)
+            for task in forwarding:
                 task.cancel()
-            await asyncio.gather(*others, return_exceptions=True)
+            await asyncio.gather(*forwarding, return_exceptions=True)
+            # A transport closes in the next turn of the loop.
+            await asyncio.sleep(0)
 
         self._run(end())
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -112,39 +128,43 @@ class Proxies:
     def _run(self, work: Coroutine[Any, Any, _Result]) -> _Result:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(_TIMEOUT_S)
 
-    async def _forward(
-        self,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        target: Node,
-        port: int,
-        source: Node | None,
-    ) -> None:
-        if source is None:
-            source = self._owner(writer.get_extra_info("peername")[1], writer.get_extra_info("sockname")[1])
-        far_writer: asyncio.StreamWriter | None = None
-        # A lost network would not connect them either.
-        await self._until_whole(source, target)
-        while target in self._held:
-            await self._healed.wait()
+    async def _forward(self, connection: socket.socket, target: Node, port: int, source: Node | None) -> None:
+        reader, writer = await asyncio.open_connection(sock=connection, limit=_READ_BYTES)
         try:
-            far_reader, far_writer = await asyncio.open_connection(_HOST, port, limit=_READ_BYTES)
-            pumps = [
-                asyncio.ensure_future(self._pump(reader, far_writer, source, target)),
-                asyncio.ensure_future(self._pump(far_reader, writer, target, source)),
-            ]
-            try:
-                # An end is seen like data: only when the network is whole.
-                await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for pump in pumps:
-                    pump.cancel()
+            if source is None:
+                ports = (writer.get_extra_info(name)[1] for name in ("peername", "sockname"))
+                source = self._owner(*ports)
+            # A lost network would not connect them either.
+            await self._until_whole(source, target)
+            while target in self._held:
+                await self._healed.wait()
+            await self._pump_both(reader, writer, source, (target, port))
         except OSError:
             pass  # the node does not run: the connection is closed, as a refused one would be
         finally:
-            for each in (writer, far_writer):
-                if each is not None:
-                    each.close()
+            writer.close()
+
+    async def _pump_both(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        source: Node | None,
+        far: tuple[Node, int],
+    ) -> None:
+        target, port = far
+        far_reader, far_writer = await asyncio.open_connection(_HOST, port, limit=_READ_BYTES)
+        pumps = [
+            asyncio.ensure_future(self._pump(reader, far_writer, source, target)),
+            asyncio.ensure_future(self._pump(far_reader, writer, target, source)),
+        ]
+        try:
+            # An end is seen like data: only when the network is whole.
+            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for pump in pumps:
+                pump.cancel()
+            await asyncio.gather(*pumps, return_exceptions=True)
+            far_writer.close()
 
     async def _pump(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, sender: Node | None, to: Node | None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
 import subprocess
@@ -153,3 +154,16 @@ def test_a_port_that_another_connection_used_before_belongs_to_who_uses_it(proxi
             server.settimeout(SHORT_S)
             with pytest.raises(TimeoutError):
                 server.accept()
+
+
+def test_a_connection_that_waits_is_closed_with_the_proxies(proxies: Proxies) -> None:
+    port = proxies.open(1, 1, 0)
+    proxies.hold(1, is_held=True)
+    with socket.create_connection(("127.0.0.1", port)) as near:
+        near.settimeout(60)
+        # One that is accepted later shows that the proxy has begun with this one.
+        with socket.create_connection(("127.0.0.1", port)):
+            proxies.cut(0, 1)
+        proxies.close()
+        gc.collect()  # What is not closed is a warning here, which fails the test.
+        assert near.recv(1) == b""

@@ -72,7 +72,10 @@ def test_a_config_without_effect_is_a_warning(tmp_path: Path) -> None:
         texts = [line.rpartition("  ")[2] for line in klog.complaints]
     assert texts == [
         "unknown config log.retention.mss is ignored, did you mean log.retention.ms?",
-        "authorizer.class.name has no effect: ACLs would not be enforced: every client could do everything",
+        (
+            "authorizer.class.name has no effect: it has kafka.security.authorizer.AclAuthorizer only, and"
+            " without one every client could do everything"
+        ),
     ]
 
 
