@@ -242,7 +242,7 @@ def test_a_terminated_member_commits_and_leaves(klog: Run, group, shared, join):
 def test_a_static_member_keeps_its_place(klog: Run, group, shared, join):
     one = join(shared, group, "--group-instance-id", "one")
     eventually(lambda: assigned(klog, group) == [4])
-    assert one.end() == 130
+    assert one.end() == 130, one.err
     found = json.loads(klog("groups", "describe", group, "--json").out)
     assert [(each["groupInstanceId"], each["clientId"]) for each in found["members"]] == [("one", "klog")]
     fenced = join(shared, group, "--group-instance-id", "one")
