@@ -37,7 +37,7 @@ def serve(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     [
         (["-o", "num.partitions=x"], 2, "Invalid value x for configuration num.partitions"),
         (["-o", "broker.id=5", "-o", "node.id=6"], 2, "Invalid value 6 for configuration node.id"),
-        (["-o", "authorizer.class.name=x.Y"], 2, "klog does not enforce it: it has kafka.security.authorizer.AclAuthorizer only"),
+        (["-o", "authorizer.class.name=x.Y"], 2, "it has kafka.security.authorizer.AclAuthorizer only"),
         (["-o", "novalue"], 2, "an option is written key=value"),
         (["--config", "nosuch.properties"], 1, "nosuch.properties: cannot be opened"),
         (["--config", sys.executable], 1, f"{sys.executable} at byte 0: is no text: it has the byte "),
