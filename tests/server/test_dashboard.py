@@ -92,7 +92,9 @@ def test_labels_are_spelt_as_the_keys_of_kafkas_mbeans(text: str) -> None:
         "delayedOperation",
         "listener",
         "logDirectory",
+        "networkProcessor",
         "partition",
+        "processor",
         "request",
         "topic",
     }
