@@ -1,0 +1,216 @@
+"""What a backup repository holds, as immutable values. `README.md` beside this file draws the layout.
+
+A backup of a partition is its log: pieces of its segments, byte for byte. Names of objects are relative to
+the repository and divided by `/`. Times are in ms since 1970, offsets and positions as in Kafka; an end is
+exclusive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from klog.formats.checkpoints import EpochEntry
+from klog.formats.names import TopicPartition
+
+FORMAT_VERSION: Final = 1
+"""Of `klog-backup.json` and all other documents. A klog that does not know a version does not touch it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Whole, valid, consecutive batches of one segment: one object.
+
+    The pieces of a segment, in their order, are the segment as it is restored. `start_bytes` is the position
+    in the segment at the source: between two pieces that do not join, there was damage. `end_offset` is the
+    offset after the last batch. `first_offset` is the base offset of the first one (for a compressed set of
+    magic 0 or 1, whose header does not say it, the lowest possible offset). `max_timestamp_ms` is the largest
+    timestamp of the batches, -1 for none. `sha256` is that of the batches, `stored_sha256` that of the
+    object, which may be compressed and encrypted.
+    """
+
+    segment_base_offset: int
+    start_bytes: int
+    size_bytes: int
+    first_offset: int
+    end_offset: int
+    max_timestamp_ms: int
+    sha256: str
+    name: str
+    stored_bytes: int
+    stored_sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """A small file as it was at the source, or a document; `sha256` is that of the object's plain bytes."""
+
+    name: str
+    size_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotObject:
+    """The newest producer snapshot at or below the end of a partition's state; `offset` is its own."""
+
+    offset: int
+    stored: StoredObject
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentSeen:
+    """A segment file as the last run saw it: the same values mean the same content.
+
+    `stat` has size, mtime and ctime in ns, inode and device. It is empty if the file was written so shortly
+    before that a change might not show. `end_bytes` is the position up to which the pieces reach. The last
+    batch before it begins at `last_batch_bytes`, and `last_batch_header` is its header in hex: a log that was
+    truncated and written again does not have it there.
+    """
+
+    base_offset: int
+    stat: tuple[int, ...]
+    end_bytes: int
+    last_batch_bytes: int = -1
+    last_batch_header: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A range of a source file that holds no valid batches.
+
+    Offsets from `first_offset` to before `end_offset` (None: up to the end of the log) are not in the backup.
+    """
+
+    file: str
+    position_bytes: int | None
+    first_offset: int
+    end_offset: int | None
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """A partition at a run: the log from `log_start_offset` to `end_offset`.
+
+    `pieces` ascend by segment and position. `end_offset` is the high watermark if a broker was running and
+    had written it down, else the log end offset. No batch above it is in the pieces. `high_watermark` is None
+    if no checkpoint names it. Every offset below the end had arrived at `read_time_ms`, by the clock of the
+    machine that read. `epochs` begin at or below the end. `empty_segment` is the base offset of a last
+    segment without a batch, and None otherwise: after a deletion of records only its name says where the log
+    goes on. `source` is the directory of the replica that was read, with `broker_id` (None: unknown).
+    """
+
+    partition: TopicPartition
+    topic_id: str | None
+    pieces: tuple[Piece, ...]
+    log_start_offset: int
+    end_offset: int
+    high_watermark: int | None
+    epochs: tuple[EpochEntry, ...]
+    snapshot: SnapshotObject | None
+    source: str
+    broker_id: int | None
+    read_time_ms: int
+    empty_segment: int | None = None
+    damage: tuple[Damage, ...] = ()
+    seen: tuple[SegmentSeen, ...] = ()
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of the log."""
+        return sum(piece.size_bytes for piece in self.pieces)
+
+    @property
+    def max_timestamp_ms(self) -> int:
+        """The largest timestamp, -1 for none."""
+        return max((piece.max_timestamp_ms for piece in self.pieces), default=-1)
+
+    def segments(self) -> dict[int, tuple[Piece, ...]]:
+        """The pieces of each segment, by base offset in ascending order; an empty segment has none."""
+        found: dict[int, list[Piece]] = {}
+        for piece in self.pieces:
+            found.setdefault(piece.segment_base_offset, []).append(piece)
+        if self.empty_segment is not None:
+            found.setdefault(self.empty_segment, [])
+        return {base: tuple(pieces) for base, pieces in sorted(found.items())}
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRef:
+    """Where the state of a partition is: in `states`, the name of an object with states of several
+    partitions.
+
+    `source` is the log directory it was read from, and `fingerprint` a hash of all that listings of the
+    partition's directories showed: if it is the same, nothing has changed. The other values repeat the
+    state's.
+    """
+
+    states: str
+    source: str
+    fingerprint: str
+    log_start_offset: int
+    end_offset: int
+    size_bytes: int
+    read_time_ms: int
+    is_damaged: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A log directory that a run has read, with what its `meta.properties` says (None: nothing)."""
+
+    directory: str
+    broker_id: int | None = None
+    cluster_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that a run could not back up, or not completely; `partition` is None if it concerns
+    others."""
+
+    partition: TopicPartition | None
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """A backup: the result of one run. It exists once its manifest does.
+
+    `id` begins with the time of the run in UTC, so ids sort by time. `changes` are on top of the partitions
+    of the object `table` (None: none): a reference replaces one there, None removes it. `patterns` are those
+    of the topics that were asked for; a partition of another topic, or from a directory that is not among
+    `sources`, is carried over from the backup before, as it was. `metadata` is the cluster's metadata, in the
+    JSON form of `klog.cluster_metadata`. `read_bytes` and `stored_bytes` are what this run has read and
+    written.
+    """
+
+    id: str
+    begin_ms: int
+    end_ms: int
+    klog_version: str
+    cluster_id: str | None
+    sources: tuple[Source, ...]
+    patterns: tuple[str, ...] = ()
+    table: str | None = None
+    changes: Mapping[TopicPartition, PartitionRef | None] = field(default_factory=dict)
+    metadata: StoredObject | None = None
+    problems: tuple[Problem, ...] = ()
+    read_bytes: int = 0
+    stored_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RepositoryInfo:
+    """`klog-backup.json`: what is the same for all objects.
+
+    `compression` is `none`, `gzip` or `zstd`, for pieces whose batches are not compressed. `encryption` is
+    None, or the name of the method with the fingerprint of its key.
+    """
+
+    id: str
+    compression: str = "zstd"
+    encryption: str | None = None
+    version: int = FORMAT_VERSION
