@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
@@ -72,10 +72,17 @@ def member_program() -> Iterator[Callable[[str], MemberProgram]]:
 
 
 def _command(kind: str) -> list[str]:
-    try:
+    with skipping_without(kind):
         return COMMANDS[kind]()
+
+
+@contextmanager
+def skipping_without(kind: str) -> Iterator[None]:
+    """Skips the test if the client of this kind cannot be had; Java's may be required."""
+    try:
+        yield
     except PeerUnavailableError as missing:
-        if kind.startswith("java"):
+        if kind.lower().startswith("java"):
             give_up("Kafka's Java client", missing)
         # Few machines have Go, so it is nowhere required.
         pytest.skip(f"{PEER_SKIP_PREFIX}: {kind}: {missing}")

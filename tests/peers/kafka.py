@@ -43,6 +43,7 @@ _SOURCES_BY_MAJOR = {
         "ProduceRecords",
         "QuotaMeter",
         "RecoverSegment",
+        "SecuredClient",
         "SetTime",
         "ToolServer",
         "Transactors",
