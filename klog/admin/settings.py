@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from klog.client.connection import HostPort
-from klog.client.sasl import MECHANISMS, Login, Sasl
+from klog.client.sasl import MECHANISMS, SCRAM_HASHES, Login, Sasl
 from klog.client.sasl_oauth import OAUTHBEARER
 from klog.config.security_protocols import SECURITY_PROTOCOLS
 from klog.formats.errors import UsageError
@@ -121,4 +121,5 @@ def _login(properties: Mapping[str, str], timeout_ms: int, now_s: Callable[[], f
         return oauth.login(properties, options, now_s=now_s, timeout_s=timeout_ms / 1000)
     if "username" not in options or "password" not in options:
         raise UsageError("sasl.jaas.config has no username and password")
-    return Sasl(mechanism, options["username"], options["password"])
+    by_token = mechanism in SCRAM_HASHES and options.get("tokenauth", "").lower() == "true"
+    return Sasl(mechanism, options["username"], options["password"], by_token)

@@ -24,6 +24,7 @@ from klog.protocol.messages import build, request_class
 SCRAM_HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 PASSWORD_MECHANISMS: Final = ("PLAIN", *SCRAM_HASHES)
 MECHANISMS: Final = (*PASSWORD_MECHANISMS, OAUTHBEARER)
+_BY_TOKEN: Final = ",tokenauth=true"  # noqa: S105 (an extension of SCRAM, KIP-48)
 _FEWEST_ITERATIONS: Final = 4096  # Kafka's own minimum
 _MOST_ITERATIONS: Final = 1 << 24  # a server must not be able to occupy the client for hours
 
@@ -33,11 +34,14 @@ Exchange = Generator[bytes, bytes, None]
 
 @dataclass(frozen=True, slots=True)
 class Sasl:
-    """User name and password for SASL PLAIN or SCRAM."""
+    """User name and password for SASL PLAIN or SCRAM. With `by_token` they are the id and the HMAC of a
+    delegation token, for SCRAM.
+    """
 
     mechanism: str
     username: str
     password: str = field(repr=False)
+    by_token: bool = False
 
 
 Login = Sasl | OAuthBearer
@@ -99,7 +103,7 @@ def scram(sasl: Sasl, nonce: str) -> Exchange:
     """The two messages of SCRAM, and the check that the server knows the password, too."""
     name = SCRAM_HASHES[sasl.mechanism]
     escaped = sasl.username.replace("=", "=3D").replace(",", "=2C")
-    first = f"n={escaped},r={nonce}"
+    first = f"n={escaped},r={nonce}{_BY_TOKEN if sasl.by_token else ''}"
     challenge = yield f"n,,{first}".encode()
     fields = _fields(challenge)
     both_nonces = fields.get("r", "")

@@ -68,6 +68,7 @@ _SERVED: Final = (
     "connection.failed.authentication.delay.ms",
     "connections.max.idle.ms",
     "connections.max.reauth.ms",
+    "delegation.token.*",
     "delete.topic.enable",
     "inter.broker.listener.name",
     "listener.security.protocol.map",
@@ -114,7 +115,6 @@ _SERVED: Final = (
 _NO_EFFECT: Final = (
     "authorizer.zookeeper.*",
     "control.plane.listener.name",
-    "delegation.token.*",
     "early.start.listeners",
     "sasl.*",
     "ssl.keymanager.algorithm",

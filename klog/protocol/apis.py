@@ -64,6 +64,10 @@ class ApiKey(IntEnum):
     DESCRIBE_LOG_DIRS = 35
     SASL_AUTHENTICATE = 36
     CREATE_PARTITIONS = 37
+    CREATE_DELEGATION_TOKEN = 38
+    RENEW_DELEGATION_TOKEN = 39
+    EXPIRE_DELEGATION_TOKEN = 40
+    DESCRIBE_DELEGATION_TOKEN = 41
     DELETE_GROUPS = 42
     ELECT_LEADERS = 43
     INCREMENTAL_ALTER_CONFIGS = 44
@@ -174,6 +178,10 @@ SERVED: Final[Mapping[int, Api]] = MappingProxyType(
             _kio(ApiKey.DESCRIBE_LOG_DIRS, 0, 4, 2, kio_from=1),
             _kio(ApiKey.SASL_AUTHENTICATE, 0, 2, 2),
             _kio(ApiKey.CREATE_PARTITIONS, 0, 3, 2),
+            _kio(ApiKey.CREATE_DELEGATION_TOKEN, 0, 3, 2, kio_from=1),
+            _kio(ApiKey.RENEW_DELEGATION_TOKEN, 0, 2, 2, kio_from=1),
+            _kio(ApiKey.EXPIRE_DELEGATION_TOKEN, 0, 2, 2, kio_from=1),
+            _kio(ApiKey.DESCRIBE_DELEGATION_TOKEN, 0, 3, 2, kio_from=1),
             _kio(ApiKey.DELETE_GROUPS, 0, 2, 2),
             _kio(ApiKey.ELECT_LEADERS, 0, 2, 2),
             _kio(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, 1),

@@ -27,7 +27,9 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NIL: Final = bytes(16)
 
 
-def _instant(value: datetime | None) -> int:
+def _instant(value: datetime | int | None) -> int:
+    if isinstance(value, int):
+        return value
     return -1 if value is None else round((value - _EPOCH) / _MILLISECOND)
 
 

@@ -156,7 +156,7 @@ def build(entity_type: type, /, **values: Value) -> Entity:
     """An entity from the values of all versions: fields that this version does not have are left out.
 
     So no code is needed for single versions. Structs may be given as mappings, arrays as any iterables, and
-    durations in milliseconds.
+    durations and times in milliseconds.
     """
     fields = _fields(entity_type)
     return entity_type(

@@ -19,4 +19,13 @@ class KafkaPrincipal(NamedTuple):
         return f"{self.type}:{self.name}"
 
 
-ANONYMOUS: Final = KafkaPrincipal("User", "ANONYMOUS")
+class TokenPrincipal(KafkaPrincipal):
+    """The identity of a client that has logged in by a delegation token. It equals that of the token's owner,
+    whose rights it has; only tokens it may not ask for.
+    """
+
+    __slots__ = ()
+
+
+USER: Final = "User"
+ANONYMOUS: Final = KafkaPrincipal(USER, "ANONYMOUS")

@@ -74,7 +74,7 @@ def test_tagged_fields_of_a_header_are_skipped():
 
 
 @pytest.mark.parametrize(
-    ("api_key", "version"), [(99, 0), (4, 3), (1, 18), (0, 12), (8, 10), (38, 0), (-1, 0), (3, -1)]
+    ("api_key", "version"), [(99, 0), (4, 3), (1, 18), (0, 12), (8, 10), (52, 0), (-1, 0), (3, -1)]
 )
 def test_an_api_that_is_not_announced_is_refused(api_key, version):
     raw = struct.pack(">hhih", api_key, version, 1, -1)

@@ -17,7 +17,7 @@ from klog.protocol.fetch_response import (
 )
 from klog.protocol.file_slice import FileSlice
 from klog.protocol.leader_hints import NodeEndpoint
-from klog.protocol.messages import build, decode_response, encode_response, response_class
+from klog.protocol.messages import build, encode_response, response_class
 from klog.protocol.produce_response import (
     PartitionProduced,
     ProduceResponse,
@@ -50,7 +50,7 @@ def test_a_response_that_has_the_field_gets_it(api_key: ApiKey, version: int) ->
     (after,) = with_throttle_time(api_key, version, [body], THROTTLE_MS)
     if hasattr(before, "throttle_time"):
         expected = response_of(api_key, version, throttle_time=timedelta(milliseconds=THROTTLE_MS))
-        assert decode_response(api_key, version, after) == expected
+        assert bytes(after) == encode_response(expected)
     else:
         assert after == body
 

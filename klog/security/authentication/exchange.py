@@ -29,7 +29,7 @@ from klog.protocol.messages import (
 from klog.protocol.primitives import Buffer
 from klog.security.authentication.errors import FailedLoginError, RefusedLoginError
 from klog.security.authentication.steps import AuthenticationStep, Login, Mechanism, Reply, Session
-from klog.security.principal import KafkaPrincipal
+from klog.security.principal import USER, KafkaPrincipal, TokenPrincipal
 
 _FRAME: Final = struct.Struct(">i")
 _RENEWAL_PAUSE_MS: Final = 1_000
@@ -190,7 +190,8 @@ class SaslExchange:
         """The step after a mechanism's reply, and the lifetime of the session. Raises RefusedLoginError."""
         if reply.login is None:
             return AuthenticationStep(), 0
-        principal = KafkaPrincipal("User", reply.login.user)
+        kind = TokenPrincipal if reply.login.by_token else KafkaPrincipal
+        principal = kind(USER, reply.login.user)
         if self._previous is not None and self._previous.principal != principal:
             old, new = (".".join(each) for each in (self._previous.principal, principal))
             raise RefusedLoginError(f"Cannot change principals during re-authentication from {old}: {new}")

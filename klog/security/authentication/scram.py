@@ -1,7 +1,8 @@
 """SCRAM-SHA-256 and SCRAM-SHA-512: the client proves that it knows its password without sending it.
 
-Rules: RFC 5802, RFC 7677; Kafka's `ScramSaslServer` and `ScramMessages`: no channel binding, extensions have
-no meaning, names and nonces are printable ASCII. An unknown user fails at its first message, as in Kafka.
+Rules: RFC 5802, RFC 7677; Kafka's `ScramSaslServer` and `ScramMessages`: no channel binding, names and nonces
+are printable ASCII. With the extension `tokenauth=true` the name is the id of a delegation token; others have
+no meaning. An unknown user fails at its first message, as in Kafka.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from klog.security.authentication.delegation_tokens import TokenLogin
 from klog.security.authentication.errors import FailedLoginError
 from klog.security.authentication.plain import require_same_name
 from klog.security.authentication.scram_credentials import HASHES, MIN_ITERATIONS, ScramCredential
@@ -36,20 +38,27 @@ _BY_TOKEN: Final = re.compile(r",tokenauth=true(?:,|\Z)", re.IGNORECASE)
 class _Challenge(NamedTuple):
     """What the client must prove that it knows the password for. `messages` are those so far."""
 
-    user: str
+    login: Login
     credential: ScramCredential
     nonce: str
     messages: str
 
 
 class Scram:
-    """`find` gives a user's credential; `nonce` makes a random text of printable ASCII without commas."""
+    """`find` gives a user's credential, `find_token` that of a delegation token; `nonce` makes a random text
+    of printable ASCII without commas.
+    """
 
     def __init__(
-        self, mechanism: str, find: Callable[[str], ScramCredential | None], nonce: Callable[[], str]
+        self,
+        mechanism: str,
+        find: Callable[[str], ScramCredential | None],
+        nonce: Callable[[], str],
+        find_token: Callable[[str], TokenLogin | None] = lambda _: None,
     ) -> None:
         self._hash = HASHES[mechanism]
         self._find = find
+        self._find_token = find_token
         self._nonce = nonce
         self._challenge: _Challenge | None = None
 
@@ -65,20 +74,29 @@ class Scram:
         first = _FIRST.fullmatch(text)
         if first is None:
             raise FailedLoginError("the first message of SCRAM is malformed")
-        if _BY_TOKEN.search(first["extensions"]):
-            raise FailedLoginError("delegation tokens are not served")
         user = first["name"].replace("=2C", ",").replace("=3D", "=")
-        credential = self._find(user)
-        if credential is None:
-            raise FailedLoginError("the user has no credential for this mechanism")
+        by_token = _BY_TOKEN.search(first["extensions"]) is not None
+        credential, login = self._by_token(user) if by_token else self._by_password(user)
         require_same_name(first["acting_as"] or "", user)
         if credential.iterations < MIN_ITERATIONS:
             raise FailedLoginError(f"the user's credential has less than {MIN_ITERATIONS} iterations")
         nonce = first["nonce"] + self._nonce()
         salt = b64encode(credential.salt).decode()
         answer = f"r={nonce},s={salt},i={credential.iterations}"
-        self._challenge = _Challenge(user, credential, nonce, f"{first['bare']},{answer}")
+        self._challenge = _Challenge(login, credential, nonce, f"{first['bare']},{answer}")
         return Reply(answer.encode())
+
+    def _by_password(self, user: str) -> tuple[ScramCredential, Login]:
+        credential = self._find(user)
+        if credential is None:
+            raise FailedLoginError("the user has no credential for this mechanism")
+        return credential, Login(user)
+
+    def _by_token(self, token_id: str) -> tuple[ScramCredential, Login]:
+        found = self._find_token(token_id)
+        if found is None:
+            raise FailedLoginError("there is no such delegation token")
+        return found.credential, Login(found.owner, found.expires_ms, by_token=True)
 
     def _verified(self, challenge: _Challenge, text: str) -> Reply:
         final = _FINAL.fullmatch(text)
@@ -97,4 +115,4 @@ class Scram:
         if not hmac.compare_digest(hashlib.new(self._hash, client_key).digest(), credential.stored_key):
             raise FailedLoginError("the password is wrong")
         verifier = b64encode(hmac.digest(credential.server_key, signed, self._hash))
-        return Reply(b"v=" + verifier, Login(challenge.user))
+        return Reply(b"v=" + verifier, challenge.login)

@@ -13,10 +13,13 @@ from klog.security.principal import KafkaPrincipal
 
 
 class Login(NamedTuple):
-    """Who has logged in, and until when the credential is valid (ms of the wall clock; None: for ever)."""
+    """Who has logged in, and until when the credential is valid (ms of the wall clock; None: for ever).
+    `by_token` says that the credential is a delegation token.
+    """
 
     user: str
     expires_ms: int | None = None
+    by_token: bool = False
 
 
 class Reply(NamedTuple):

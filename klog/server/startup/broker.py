@@ -71,6 +71,7 @@ from klog.server.startup.replicas_opening import open_appends, open_replicas
 from klog.server.startup.routes import HandlerServices, hidden_apis
 from klog.server.startup.settings import log_directories, network_settings, quota_windows
 from klog.server.startup.stores import open_store
+from klog.server.startup.tokens_opening import open_tokens
 from klog.server.startup.unenforced_metadata import report_unenforced_metadata
 from klog.server.transactions.opening import broker_connections
 from klog.server.transactions.producer_id_blocks import open_producer_ids
@@ -264,6 +265,10 @@ class Broker:
         self._quota_configs.load()
         self._scram_configs = ScramConfigs(self.store, self._logins.credentials)
         self._scram_configs.load()
+        self.tokens = open_tokens(
+            self._static, self.store, self._clock_ms, self.scheduler, lambda: self.controller.is_active
+        )
+        self._logins.tokens = None if self.tokens is None else self.tokens.known
         self.logs.settings = ManagerSettings.of(self.live.broker(), tuple(self._directories))
         load_topic_configs(self.store, self.live.set_topic)
         self.logs.load()
@@ -394,6 +399,7 @@ class Broker:
             cluster_id=self.identity.cluster_id,
             store=self.store,
             authorization=self.authorization,
+            tokens=self.tokens,
             cache=self.cache,
             config=self.live.broker,
             check_config=self._check_config,
@@ -461,6 +467,8 @@ class Broker:
             self._features.follow()
             if self.authorization is not None:
                 self.authorization.acls.follow()
+            if self.tokens is not None:
+                self.tokens.follow()
 
     # -- changes of configs ----------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Final
 
 from klog.protocol.primitives import Buffer
+from klog.security.authentication.delegation_tokens import KnownTokens, TokenLogin
 from klog.security.authentication.exchange import (
     ApiVersionsAnswer,
     ExchangeSettings,
@@ -45,7 +46,8 @@ def new_nonce() -> str:
 class Logins:
     """Who may log in at the SASL listeners of a broker.
 
-    `present` gives the SASL configs of a listener, as they are when a client begins its login.
+    `present` gives the SASL configs of a listener, as they are when a client begins its login. `tokens` are
+    the delegation tokens that are known, once the metadata is read; None without a secret for them.
     """
 
     present: Callable[[str], SaslConfig]
@@ -53,6 +55,7 @@ class Logins:
     clock_ms: Callable[[], int]
     timer_ms: Callable[[], int]
     credentials: ScramCredentials = field(default_factory=ScramCredentials)
+    tokens: KnownTokens | None = None
     _settings: dict[str, tuple[SaslConfig, ExchangeSettings]] = field(default_factory=dict)
     _keys: dict[TokenSource, RefreshedKeys] = field(default_factory=dict)
     _factories: dict[str, Callable[[], Authentication]] = field(default_factory=dict)
@@ -98,7 +101,15 @@ class Logins:
             return lambda: OAuthBearerServer(validator)
         if config.name == PLAIN:
             return lambda: Plain(config.passwords)
-        return lambda: Scram(config.name, partial(self.credentials.find, config.name), new_nonce)
+        return lambda: Scram(
+            config.name,
+            partial(self.credentials.find, config.name),
+            new_nonce,
+            partial(self._token_login, config.name),
+        )
+
+    def _token_login(self, mechanism: str, token_id: str) -> TokenLogin | None:
+        return None if self.tokens is None else self.tokens.login(mechanism, token_id)
 
     def _validator(self, tokens: TokenConfig) -> TokenValidator:
         if tokens.jwks_url is None:

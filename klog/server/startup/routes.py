@@ -18,6 +18,7 @@ from klog.metadata.store import MetadataStore
 from klog.protocol.apis import ApiKey
 from klog.replication.quota import ReplicationQuota
 from klog.replication.replica_manager import ReplicaManager
+from klog.security.authentication.token_store import TokenStore
 from klog.security.quotas.client_quotas import ClientQuotas
 from klog.security.quotas.ip_limits import IpLimits
 from klog.server.coordinators import consumer_groups
@@ -65,6 +66,7 @@ from klog.server.handlers.groups.tree_offsets import TreeOffsets
 from klog.server.handlers.guards.guarding import guard_routes
 from klog.server.handlers.partition_lookup import PartitionLookup
 from klog.server.handlers.security import sasl
+from klog.server.handlers.security.delegation_tokens import DelegationTokensHandler
 from klog.server.handlers.security.scram_users import ScramUsersHandler
 from klog.server.handlers.topics.auto_creation import AutoTopicCreation
 from klog.server.handlers.topics.create_partitions import CreatePartitionsHandler
@@ -125,6 +127,7 @@ class HandlerServices:
     create_in_background: InBackground
     member_id: Callable[[str], str] = random_member_id
     authorization: Authorization | None = None
+    tokens: TokenStore | None = None
 
     @property
     def access(self) -> Access | None:
@@ -361,7 +364,12 @@ def _config_routes(parts: HandlerServices) -> dict[int, Route]:
 
 def _security_routes(parts: HandlerServices) -> dict[int, Route]:
     users = ScramUsersHandler(parts.store, lambda: parts.controller.is_active)
+    tokens = DelegationTokensHandler(parts.tokens, parts.access)
     return {
+        ApiKey.CREATE_DELEGATION_TOKEN: Route(tokens.create),
+        ApiKey.RENEW_DELEGATION_TOKEN: Route(tokens.renew),
+        ApiKey.EXPIRE_DELEGATION_TOKEN: Route(tokens.expire),
+        ApiKey.DESCRIBE_DELEGATION_TOKEN: Route(tokens.describe),
         ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: Route(users.describe),
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS: Route(users.alter),
         ApiKey.SASL_HANDSHAKE: Route(sasl.shake_hands, may_block=False),

@@ -25,8 +25,20 @@ from tests.server.handlers.parts import FakeRequest, answer_of
 from tests.server.handlers.test_access import Acls
 
 # They check rights in their handlers, or need none.
-IN_HANDLERS = {ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.METADATA}
-WITHOUT_RIGHTS = {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
+IN_HANDLERS = {
+    ApiKey.PRODUCE,
+    ApiKey.FETCH,
+    ApiKey.METADATA,
+    ApiKey.CREATE_DELEGATION_TOKEN,
+    ApiKey.DESCRIBE_DELEGATION_TOKEN,
+}
+WITHOUT_RIGHTS = {
+    ApiKey.API_VERSIONS,
+    ApiKey.SASL_HANDSHAKE,
+    ApiKey.SASL_AUTHENTICATE,
+    ApiKey.RENEW_DELEGATION_TOKEN,
+    ApiKey.EXPIRE_DELEGATION_TOKEN,
+}
 # The handler finds what may be shown, and the guard leaves the rest out of the answer.
 FILTERED = {ApiKey.LIST_GROUPS, ApiKey.LIST_TRANSACTIONS, ApiKey.DESCRIBE_CLUSTER}
 IDS = dict.fromkeys(requests.TOPICS, UUID(int=5))
