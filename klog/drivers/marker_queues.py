@@ -51,23 +51,35 @@ class Transaction:
 
 
 class Entry(NamedTuple):
-    """Partitions of one transaction that have one leader, and how often in a row that has failed."""
+    """Partitions of one transaction that have one leader, and how often in a row that has failed.
+
+    Their marker has the coordinator's epoch, unless they need a `raised_epoch` (`fenced_markers`).
+    """
 
     transaction: Transaction
     partitions: frozenset[TopicPartition]
     failures: int = 0
+    raised_epoch: int | None = None
+
+    @property
+    def coordinator_epoch(self) -> int:
+        """The epoch of the coordinator in the marker."""
+        raised = self.raised_epoch
+        return self.transaction.wanted.marker.coordinator_epoch if raised is None else raised
 
 
 class RoutedEntries(NamedTuple):
     """What became of entries: partitions that are done, those to route again, those that are given up.
 
-    Those whose log knows a newer epoch of the producer are `superseded`.
+    Those whose log knows a newer epoch of the producer are `superseded`, and those whose log knows a newer
+    epoch of the coordinator are `fenced`.
     """
 
     done: tuple[Entry, ...] = ()
     again: tuple[Entry, ...] = ()
     refused: tuple[tuple[Entry, ErrorCode], ...] = ()
     superseded: tuple[Entry, ...] = ()
+    fenced: tuple[Entry, ...] = ()
 
 
 def judged(entries: Iterable[Entry], answer: MarkerErrors) -> RoutedEntries:
@@ -76,6 +88,7 @@ def judged(entries: Iterable[Entry], answer: MarkerErrors) -> RoutedEntries:
     again: list[Entry] = []
     refused: list[tuple[Entry, ErrorCode]] = []
     superseded: list[Entry] = []
+    fenced: list[Entry] = []
     for entry in entries:
         producer_id = entry.transaction.wanted.marker.producer.producer_id
         errors = answer.get(producer_id, _NOTHING_SAID)
@@ -91,15 +104,18 @@ def judged(entries: Iterable[Entry], answer: MarkerErrors) -> RoutedEntries:
         if written:
             done.append(entry._replace(partitions=frozenset(written)))
         if unwritten:
-            again.append(Entry(entry.transaction, frozenset(unwritten), entry.failures + 1))
+            again.append(entry._replace(partitions=frozenset(unwritten), failures=entry.failures + 1))
         newer = by_error.pop(ErrorCode.INVALID_PRODUCER_EPOCH, None)
         if newer:
             superseded.append(entry._replace(partitions=frozenset(newer)))
+        newer = by_error.pop(ErrorCode.TRANSACTION_COORDINATOR_FENCED, None)
+        if newer:
+            fenced.append(entry._replace(partitions=frozenset(newer)))
         refused += [
             (entry._replace(partitions=frozenset(by_error[error])), error)
             for error in by_error.keys() - _DONE - _TRY_AGAIN
         ]
-    return RoutedEntries(tuple(done), tuple(again), tuple(refused), tuple(superseded))
+    return RoutedEntries(tuple(done), tuple(again), tuple(refused), tuple(superseded), tuple(fenced))
 
 
 @dataclass(slots=True)
@@ -110,6 +126,8 @@ class MarkerQueues:
     # By coordinator partition: the partitions of each transaction that have no marker yet.
     _missing: dict[int, dict[Transaction, set[TopicPartition]]] = field(default_factory=dict)
     _queues: dict[int, list[Entry]] = field(default_factory=dict)
+    # By coordinator partition: the coordinator epochs that partitions need for the markers of producers.
+    _raised: dict[int, dict[tuple[int, TopicPartition], int]] = field(default_factory=dict)
 
     @property
     def waiting(self) -> int:
@@ -130,7 +148,7 @@ class MarkerQueues:
     def route(self, entries: Iterable[Entry]) -> set[int]:
         """Queue entries for the present leaders of their partitions; returns these, UNKNOWN among them."""
         brokers: set[int] = set()
-        for entry in self.live(entries):
+        for entry in self._by_epoch(self.live(entries)):
             by_leader: dict[int, set[TopicPartition]] = {}
             for partition in entry.partitions:
                 by_leader.setdefault(self.leader_of(partition), set()).add(partition)
@@ -143,6 +161,28 @@ class MarkerQueues:
                 part = entry._replace(partitions=frozenset(partitions))
                 self._queues.setdefault(leader, []).append(part)
         return brokers
+
+    def _by_epoch(self, entries: Iterable[Entry]) -> Iterable[Entry]:
+        """The entries, with partitions that need a raised epoch on their own."""
+        for entry in entries:
+            wanted = entry.transaction.wanted
+            raised = self._raised.get(wanted.coordinator_partition)
+            if raised is None:
+                yield entry
+                continue
+            producer_id = wanted.marker.producer.producer_id
+            alone = [each for each in sorted(entry.partitions) if (producer_id, each) in raised]
+            for each in alone:
+                yield entry._replace(partitions=frozenset((each,)), raised_epoch=raised[producer_id, each])
+            rest = entry.partitions.difference(alone)
+            if rest:
+                yield entry._replace(partitions=rest)
+
+    def raise_epoch(self, transaction: Transaction, partition: TopicPartition, epoch: int) -> None:
+        """Let all markers of this producer for the partition have this coordinator epoch, until `forget`."""
+        wanted = transaction.wanted
+        raised = self._raised.setdefault(wanted.coordinator_partition, {})
+        raised[wanted.marker.producer.producer_id, partition] = epoch
 
     def take(self, broker_id: int) -> list[Entry]:
         """The entries to send to a broker in one request.
@@ -189,6 +229,7 @@ class MarkerQueues:
     def forget(self, coordinator_partition: int) -> None:
         """Drop the transactions of a partition of `__transaction_state`, also those that are being sent."""
         self._missing.pop(coordinator_partition, None)
+        self._raised.pop(coordinator_partition, None)
         for broker_id, queue in list(self._queues.items()):
             kept = self.live(queue)
             if kept:

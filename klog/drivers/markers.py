@@ -43,7 +43,7 @@ class MarkerRequest(NamedTuple):
     def markers(self) -> list[TxnMarker]:
         """The content of a WriteTxnMarkers request."""
         return [
-            TxnMarker(*marker.producer, marker.committed, entry.partitions, marker.coordinator_epoch)
+            TxnMarker(*marker.producer, marker.committed, entry.partitions, entry.coordinator_epoch)
             for entry in self.entries
             for marker in (entry.transaction.wanted.marker,)
         ]
@@ -71,6 +71,8 @@ class MarkerRoutes:
         self.broker_id = broker_id
         self.queues = MarkerQueues(leader_of)
         self.has_new_unknown = False
+        self.on_fenced: Callable[[], object] = lambda: None
+        self._fenced: list[Entry] = []
         self._wake = wake
         # Entries that are routed again, by the time when their pause ends.
         self._pausing: list[tuple[int, int, tuple[Entry, ...]]] = []
@@ -96,6 +98,22 @@ class MarkerRoutes:
         while self._pausing and self._pausing[0][0] <= now_ms:
             self.route(heapq.heappop(self._pausing)[2])
         return self._pausing[0][0] if self._pausing else None
+
+    def add_fenced(self, entries: Collection[Entry]) -> None:
+        """Keep entries that were refused with TRANSACTION_COORDINATOR_FENCED for `FencedMarkers`."""
+        if entries:
+            self._fenced += entries
+            self.on_fenced()
+
+    @property
+    def has_fenced(self) -> bool:
+        """Whether there are such."""
+        return bool(self._fenced)
+
+    def take_fenced(self) -> list[Entry]:
+        """Those of them that still wait."""
+        entries, self._fenced = self._fenced, []
+        return self.queues.live(entries)
 
     def _wake_all(self, brokers: Iterable[int]) -> None:
         for broker_id in sorted(brokers):
@@ -124,7 +142,7 @@ class _MarkerDriver(Driver[MarkerRequest, MarkerErrors]):
                 " __transaction_state-%d has lost records of the id. What is open there is aborted, and the"
                 " id gets a new producer id. `klog transactions find-hanging` shows what is open elsewhere",
                 wanted.transactional_id,
-                _named(entry.partitions),
+                named(entry.partitions),
                 wanted.marker,
                 wanted.coordinator_partition,
             )
@@ -134,16 +152,18 @@ class _MarkerDriver(Driver[MarkerRequest, MarkerErrors]):
             wanted = entry.transaction.wanted
             _log.error(
                 "transactional id %s: %s refused the marker %s with %s; the transaction stays undecided there"
-                " until this broker coordinates it anew. kafka-transactions describe shows its state",
+                " until this broker coordinates it anew: mend what the leader's log says of it, and restart"
+                " this broker. `klog transactions describe` shows the state of the id",
                 wanted.transactional_id,
-                _named(entry.partitions),
+                named(entry.partitions),
                 wanted.marker,
                 error.name,
             )
             queues.drop(entry.transaction)
+        self._routes.add_fenced(outcome.fenced)
         if outcome.again:
             failures = max(entry.failures for entry in outcome.again)
-            self._routes.pause(outcome.again, now_ms + _pause_ms(failures))
+            self._routes.pause(outcome.again, now_ms + pause_ms(failures))
 
     def failed(self, request: MarkerRequest, error: Exception, now_ms: int) -> None:  # noqa: ARG002
         self.answered(request, {}, now_ms)
@@ -220,7 +240,7 @@ class LeaderLookup(Driver[TopicsRequest, Collection[str]]):
         if UNKNOWN in self._routes.route(left):
             self._routes.has_new_unknown = False
             self._failures += 1
-            self._not_before_ms = now_ms + _pause_ms(self._failures)
+            self._not_before_ms = now_ms + pause_ms(self._failures)
         else:
             self._failures, self._not_before_ms = 0, None
 
@@ -230,7 +250,7 @@ class LeaderLookup(Driver[TopicsRequest, Collection[str]]):
             return entry
         transaction = entry.transaction
         transactional_id = transaction.wanted.transactional_id
-        _log.info("transactional id %s: %s are deleted and need no marker", transactional_id, _named(gone))
+        _log.info("transactional id %s: %s are deleted and need no marker", transactional_id, named(gone))
         if self._routes.queues.written(entry._replace(partitions=gone)):
             self._effects.append(partial(transaction.on_written, gone))
         return entry._replace(partitions=entry.partitions - gone)
@@ -240,9 +260,9 @@ class LeaderLookup(Driver[TopicsRequest, Collection[str]]):
         self.answered(request, request.topics, now_ms)
 
 
-def _pause_ms(failures: int) -> int:
+def pause_ms(failures: int) -> int:
     return int(_PAUSES.pause_s(failures) * 1000)
 
 
-def _named(partitions: Collection[TopicPartition]) -> str:
+def named(partitions: Collection[TopicPartition]) -> str:
     return ", ".join(sorted(map(str, partitions)))

@@ -21,7 +21,8 @@ from klog.protocol.error_codes import ErrorCode
 from klog.protocol.messages import build, request_class
 from klog.protocol.produce_request import ProduceRequest, encode_produce_request
 from klog.protocol.produce_response import decode_produce_response
-from klog.server.transactions.marker_sending import MarkerSending
+from klog.protocol.transaction_messages import TxnMarker, write_markers
+from klog.server.transactions.marker_sending import MarkerSending, answer_of
 from klog.server.transactions.verifying import Verifying
 from klog.storage.log.scheduler import monotonic_ms
 from tests.clients.python_clients import ConfluentKafka, Sent
@@ -123,6 +124,7 @@ def marking(broker) -> Iterator[MarkerSending]:
         lambda *_: pytest.fail("the partitions are led elsewhere"),
         lambda _: THERE,
         lambda _: True,
+        lambda numbers: dict.fromkeys(numbers, COORDINATOR_EPOCH),
         lambda _: connecting(broker),
         monotonic_ms,
     )
@@ -144,6 +146,25 @@ def test_a_leader_writes_markers(broker, transaction: Open, committed: bool) -> 
     reader = ConfluentKafka(broker.bootstrap_servers)
     found = [each.value for each in reader.read(transaction.topic, isolation="read_committed")]
     assert found == ([b"v"] if committed else [])
+
+
+def test_a_leader_that_knows_a_lost_epoch_of_the_coordinator_gets_a_marker_of_a_higher_one(
+    broker, transaction: Open
+) -> None:
+    partition = transaction.partition()
+    other = Producer(transaction.producer.producer_id + 1_000_000, 0)
+    lost = TxnMarker(*other, True, (partition,), COORDINATOR_EPOCH + 7)
+    connection = connecting(broker)
+    answer = connection.request(ApiKey.WRITE_TXN_MARKERS, 1, (write_markers(1, [lost]),), answer_of)
+    connection.close()
+    assert answer == {other.producer_id: {partition: ErrorCode.NONE}}
+    marker = Marker(other, COORDINATOR_EPOCH, True)
+    written: list[Collection[TopicPartition]] = []
+    with marking(broker) as sender:
+        for _ in range(2):
+            written.clear()
+            sender.send(MarkersToWrite("another", 0, marker, frozenset((partition,))), written.append)
+            eventually(lambda: written == [{partition}])
 
 
 def test_a_leader_refuses_the_marker_of_an_older_epoch(broker, transaction: Open) -> None:

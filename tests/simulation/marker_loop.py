@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from klog.coordinator.transactions.values import MarkersToWrite, OnWritten
+from klog.drivers.fenced_markers import EpochsRequest, FencedMarkers, KnownEpochs
 from klog.drivers.marker_queues import UNKNOWN
 from klog.drivers.markers import (
     LeaderLookup,
@@ -20,6 +21,7 @@ from klog.protocol.apis import ApiKey
 from klog.protocol.transaction_messages import TxnMarker, write_markers
 from klog.server.transactions.marker_sending import Write, answer_of
 from klog.server.transactions.opening import leader_lookup
+from klog.server.transactions.producer_epochs import newest_epochs
 from tests.simulation.driver_loop import DriverLoop, Reply
 from tests.simulation.frames import ask_frame
 
@@ -43,6 +45,7 @@ class MarkerLoop:
         self._routes = MarkerRoutes(broker.broker_id, leader_lookup(broker.cache), self._wake)
         self._here = DriverLoop(broker, MarkersHere(self._routes), self._write_here, takes_at_once=True)
         self._lookup = DriverLoop(broker, LeaderLookup(self._routes), self._look_up)
+        self._fenced = DriverLoop(broker, FencedMarkers(self._routes), self._known_epochs)
         self._others: dict[int, DriverLoop] = {}
         self._requests = 0
         self._latest: dict[int, int] = {}
@@ -79,6 +82,17 @@ class MarkerLoop:
 
     def _look_up(self, request: TopicsRequest, reply: Reply) -> None:
         reply(set(read_topics(self._broker.session, request.topics)))
+
+    def _known_epochs(self, request: EpochsRequest, reply: Reply) -> None:
+        leader_of = leader_lookup(self._broker.cache)
+        known = {}
+        for partition, producer_ids in request.producers.items():
+            leader = self._broker.world.brokers.get(leader_of(partition))
+            led = None if leader is None else leader.replicas.partitions.get(partition)
+            producers = {} if led is None else led.log.producers.by_id
+            for producer_id in producer_ids & producers.keys():
+                known[partition, producer_id] = producers[producer_id].coordinator_epoch
+        reply(KnownEpochs(known, newest_epochs(self._broker.session)(request.coordinator_partitions)))
 
     def _send_to(self, broker_id: int, request: MarkerRequest, reply: Reply) -> None:
         self._requests += 1

@@ -18,6 +18,7 @@ from typing import Final
 
 from klog.client.connection import ReconnectingConnection
 from klog.coordinator.transactions.values import MarkersToWrite, OnWritten
+from klog.drivers.fenced_markers import EpochsRequest, FencedMarkers, KnownEpochs
 from klog.drivers.marker_queues import UNKNOWN, LeaderOf, MarkerErrors
 from klog.drivers.markers import (
     LeaderLookup,
@@ -34,6 +35,7 @@ from klog.protocol.transaction_messages import TxnMarker, read_written_markers, 
 from klog.server.peers.broker_messages import known_error
 from klog.server.threads.driver_thread import DriverRun, DriverThread, Reply, asking
 from klog.server.transactions.broker_threads import BrokerThreads, Connect
+from klog.server.transactions.producer_epochs import NewestEpochs, known_epochs
 
 _log = logging.getLogger(__name__)
 
@@ -48,7 +50,8 @@ Write = Callable[[Collection[TxnMarker], Callable[[MarkerErrors], None]], None]
 class MarkerSending:
     """The `MarkerSender` of a broker. Safe for threads.
 
-    `topic_exists` asks the metadata store, and may raise `StoreError`. `clock_ms` is never set back.
+    `topic_exists` and `newest` ask the metadata store, and may raise `StoreError`. `clock_ms` is never set
+    back.
     """
 
     def __init__(
@@ -57,12 +60,16 @@ class MarkerSending:
         write: Write,
         leader_of: LeaderOf,
         topic_exists: Callable[[str], bool],
+        newest: NewestEpochs,
         connect: Connect,
         clock_ms: Callable[[], int],
     ) -> None:
         self._broker_id = broker_id
         self._write = write
+        self._leader_of = leader_of
         self._topic_exists = topic_exists
+        self._newest = newest
+        self._connect = connect
         self._clock_ms = clock_ms
         self._lock = threading.Lock()
         self._routes = MarkerRoutes(broker_id, leader_of, self._wake)
@@ -85,6 +92,14 @@ class MarkerSending:
             self._lock,
         )
         self._lookup.start()
+        self._fenced = DriverThread(
+            "klog-txn-marker-epochs",
+            FencedMarkers(self._routes),
+            asking(self._known_epochs),
+            clock_ms,
+            self._lock,
+        )
+        self._fenced.start()
 
     @property
     def waiting(self) -> int:
@@ -116,9 +131,11 @@ class MarkerSending:
         """End the threads. After a start the coordinator sends again what has no answer yet."""
         self._here.stop()
         self._lookup.stop()
+        self._fenced.stop()
         self._threads.stop()
-        # The lookup may wait for a metadata store that is away.
+        # They may wait for a metadata store that is away.
         self._lookup.worker.join(_STOP_S)
+        self._fenced.worker.join(_STOP_S)
         self._here.worker.join(_STOP_S)
 
     # -- sending ---------------------------------------------------------------------------------------------
@@ -136,6 +153,9 @@ class MarkerSending:
 
     def _existing(self, request: TopicsRequest) -> Collection[str]:
         return {topic for topic in request.topics if self._topic_exists(topic)}
+
+    def _known_epochs(self, request: EpochsRequest) -> KnownEpochs:
+        return known_epochs(request, self._leader_of, self._connect, self._newest)
 
     def _send_to(self, broker_id: int, connection: ReconnectingConnection) -> float | None:
         """Send all that waits for another broker, on its thread."""

@@ -18,6 +18,7 @@ from klog.protocol.errors import ConnectFailedError
 from klog.server.peers.broker_channel import BrokerAccess, channel_to, open_access
 from klog.server.transactions.broker_threads import Connect
 from klog.server.transactions.marker_sending import MarkerSending, Write
+from klog.server.transactions.producer_epochs import newest_epochs
 from klog.server.transactions.verifying import Verify, Verifying
 from klog.storage.log.scheduler import monotonic_ms
 
@@ -62,6 +63,7 @@ def open_marker_sender(
         write,
         leader_lookup(cache),
         lambda topic: topic in read_topics(store, [topic]),
+        newest_epochs(store),
         connect,
         monotonic_ms,
     )

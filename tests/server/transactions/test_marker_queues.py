@@ -117,12 +117,12 @@ def test_a_passing_error_sends_the_marker_to_the_present_leader(
 ) -> None:
     queues.add(transaction(markers(A0, B0)))
     outcome = judgement(queues, 1, a0=error, b0=ErrorCode.NONE)
-    ((_, partitions, failures),) = outcome.again
-    assert (partitions, failures, outcome.refused) == ({A0}, 1, ())
+    (again,) = outcome.again
+    assert (again.partitions, again.failures, outcome.refused) == ({A0}, 1, ())
     cluster.leaders[A0] = 2
     assert queues.route(outcome.again) == {2}
-    ((_, _, failures),) = judgement(queues, 2, a0=error).again
-    assert failures == 2
+    (again,) = judgement(queues, 2, a0=error).again
+    assert again.failures == 2
 
 
 def test_an_answer_that_leaves_out_a_partition_does_not_count_for_it(queues: MarkerQueues) -> None:
@@ -134,7 +134,6 @@ def test_an_answer_that_leaves_out_a_partition_does_not_count_for_it(queues: Mar
 @pytest.mark.parametrize(
     "error",
     [
-        ErrorCode.TRANSACTION_COORDINATOR_FENCED,
         ErrorCode.CORRUPT_MESSAGE,
         ErrorCode.MESSAGE_TOO_LARGE,
         ErrorCode.RECORD_LIST_TOO_LARGE,
@@ -155,6 +154,16 @@ def test_a_partition_that_knows_a_newer_epoch_of_the_producer_has_superseded_the
     queues.add(sent)
     outcome = judgement(queues, 1, a0=ErrorCode.INVALID_PRODUCER_EPOCH, b0=ErrorCode.NONE)
     assert outcome.superseded == (Entry(sent, frozenset((A0,))),)
+    assert (outcome.done, outcome.refused) == ((Entry(sent, frozenset((B0,))),), ())
+
+
+def test_a_partition_that_knows_a_newer_epoch_of_the_coordinator_fences_the_marker(
+    queues: MarkerQueues,
+) -> None:
+    sent = transaction(markers(A0, B0))
+    queues.add(sent)
+    outcome = judgement(queues, 1, a0=ErrorCode.TRANSACTION_COORDINATOR_FENCED, b0=ErrorCode.NONE)
+    assert outcome.fenced == (Entry(sent, frozenset((A0,))),)
     assert (outcome.done, outcome.refused) == ((Entry(sent, frozenset((B0,))),), ())
 
 
