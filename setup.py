@@ -45,8 +45,6 @@ COMPILED_MODULES = (
     "formats/varints.py",
     "kernel/batch_builder.py",
     "metadata/cache.py",
-    "protocol/entity_reader.py",
-    "protocol/entity_writer.py",
     "protocol/fetch_request.py",
     "protocol/fetch_response.py",
     "protocol/messages.py",

@@ -18,9 +18,8 @@ from importlib import import_module
 from typing import Final, NamedTuple
 
 from klog.protocol.apis import SERVED, SPOKEN, Api, ApiKey, api_name
+from klog.protocol.entity_codec import read_entity, write_entity
 from klog.protocol.entity_fields import Entity, EntityField, Value, entity_fields
-from klog.protocol.entity_reader import read_entity
-from klog.protocol.entity_writer import write_entity
 from klog.protocol.errors import MalformedMessageError, UnsupportedApiError
 from klog.protocol.primitives import INT32, Buffer, read_string, read_tags, write_string
 

@@ -16,7 +16,7 @@ import pytest
 
 from klog.protocol.acls import CLUSTER_NAME, AclOperation, AclResourceType, PatternType, Permission
 from klog.protocol.apis import ApiKey
-from klog.protocol.entity_reader import read_entity
+from klog.protocol.entity_codec import read_entity
 from klog.protocol.messages import (
     build,
     decode_response_header,

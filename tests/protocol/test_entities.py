@@ -15,8 +15,7 @@ from kio.serial import entity_reader as kio_reader
 from kio.serial import entity_writer as kio_writer
 
 from klog.protocol.apis import SERVED, ApiKey
-from klog.protocol.entity_reader import read_entity
-from klog.protocol.entity_writer import write_entity
+from klog.protocol.entity_codec import read_entity, write_entity
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.errors import MalformedMessageError, UnencodableMessageError
 from klog.protocol.interbroker.update_metadata import UpdateMetadataRequest

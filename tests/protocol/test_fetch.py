@@ -13,7 +13,7 @@ from kio.serial import entity_reader
 from klog.formats.epochs import EpochEnd
 from klog.formats.errors import StorageError
 from klog.protocol.apis import SERVED, ApiKey
-from klog.protocol.entity_writer import write_entity
+from klog.protocol.entity_codec import write_entity
 from klog.protocol.errors import MalformedMessageError, UnencodableMessageError
 from klog.protocol.fetch_request import (
     FetchPartition,

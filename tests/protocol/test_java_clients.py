@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from klog.protocol.api_versions import encode_api_versions_response
 from klog.protocol.apis import SERVED, ApiKey
+from klog.protocol.entity_codec import read_entity, write_entity
 from klog.protocol.entity_fields import entity_fields
-from klog.protocol.entity_reader import read_entity
-from klog.protocol.entity_writer import write_entity
 from klog.protocol.fetch_request import encode_fetch_request
 from klog.protocol.fetch_response import encode_fetch_response
 from klog.protocol.messages import request_class, response_class

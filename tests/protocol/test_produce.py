@@ -13,8 +13,7 @@ from kio.schema.index import schema_name_map
 from kio.serial import entity_reader
 
 from klog.protocol.apis import SERVED, ApiKey
-from klog.protocol.entity_reader import read_entity
-from klog.protocol.entity_writer import write_entity
+from klog.protocol.entity_codec import read_entity, write_entity
 from klog.protocol.errors import MalformedMessageError, UnencodableMessageError
 from klog.protocol.leader_hints import LeaderHint, NodeEndpoint
 from klog.protocol.produce_request import (
