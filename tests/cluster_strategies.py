@@ -96,10 +96,9 @@ credentials = st.builds(
 )
 _parts = st.just(DEFAULT) | words
 quota_entities = st.one_of(
-    st.builds(QuotaEntity, user=_parts),
-    st.builds(QuotaEntity, client_id=_parts),
-    st.builds(QuotaEntity, user=_parts, client_id=_parts),
-    st.builds(QuotaEntity, ip=_parts),
+    st.builds(QuotaEntity, _parts, st.none() | _parts, st.none()),
+    st.builds(QuotaEntity, st.none(), _parts, st.none()),
+    st.builds(QuotaEntity, st.none(), st.none(), _parts),
 )
 
 

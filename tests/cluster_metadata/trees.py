@@ -1,0 +1,23 @@
+"""A tree in memory, and the znodes of a live Kafka cluster as a tree."""
+
+from __future__ import annotations
+
+import itertools
+
+from klog.metadata.local import SharedTree, TreeSession
+from klog.metadata.store import Create, SetData
+from tests.metadata.memory_tree import NoJournal
+from tests.metadata.samples import live_nodes
+
+
+def empty_tree() -> TreeSession:
+    return TreeSession(SharedTree(NoJournal(), itertools.count(1_000).__next__), lambda deliveries: None)
+
+
+def live_tree() -> TreeSession:
+    """What `znodes.txt` lists, with the versions of its nodes."""
+    tree = empty_tree()
+    for path, node in live_nodes().items():
+        versions = [SetData(path, node.data)] * node.stat.version
+        tree.multi([Create(path, node.data), *versions])
+    return tree
