@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -62,6 +63,20 @@ def test_a_plain_client_on_the_tls_listener_gets_nothing_and_disturbs_nobody(tls
     with pytest.raises(KafkaException, match=r"_TRANSPORT|_TIMED_OUT|_ALL_BROKERS_DOWN"):
         AdminClient(plain.config).list_topics(timeout=1)
     assert ConfluentKafka(tls_broker.endpoints["PLAINTEXT"]).write("unharmed", [Sent(b"v")]) == [0]
+
+
+def test_a_client_cannot_ask_for_another_handshake_on_its_connection(tls_broker):
+    address = tls_broker.endpoints["SSL"]
+    command = ["openssl", "s_client", "-connect", address, "-tls1_2", "-servername", "localhost"]
+    # The letter at the start of what it sends is a command of s_client.
+    said = subprocess.run(command, input="R\n", stdout=-1, stderr=subprocess.STDOUT, text=True, check=False)
+    assert "RENEGOTIATING" in said.stdout
+    assert "no renegotiation" in said.stdout
+
+
+def test_the_context_of_a_listener_refuses_renegotiation_whatever_openssl_would_do(tmp_path):
+    (listener,) = read_listeners(BrokerConfig(only_tls(tmp_path, CERTIFICATE))).bound
+    assert listener.tls.options & ssl.OP_NO_RENEGOTIATION
 
 
 def client_of(process: BrokerProcess) -> ConfluentKafka:

@@ -85,7 +85,8 @@ class ConnectionRegistry:
 
     def close_idle(self, now_ms: int, max_idle_ms: int) -> None:
         """Closes the connections on which nothing has happened for `max_idle_ms`; below 0 closes none. A
-        connection that waits for the broker is not idle.
+        connection that waits for the broker is not idle. What comes before a TLS handshake or a login is
+        complete does not count: a client that sends byte by byte has this time for each of the two.
         """
         if max_idle_ms < 0:
             return

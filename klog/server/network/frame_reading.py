@@ -295,6 +295,7 @@ class FrameReader:
         connection.outbound.add(step.answer)
         if step.principal is not None:
             connection.open(step.principal, step.session)
+            connection.last_active_ms = self.now_ms
 
     def _is_in_session(self, connection: Connection, position: int, size: int) -> bool:
         """Whether the next request may be handled. One that comes after the session's end closes the

@@ -283,7 +283,8 @@ class NetworkThread:
         if mask & BROKEN and not mask & READABLE:
             self._registry.close(connection)
             return
-        connection.last_active_ms = self._now_ms
+        if connection.phase is Phase.OPEN:
+            connection.last_active_ms = self._now_ms
         if connection.phase is Phase.TLS_HANDSHAKE:
             self._handshake(connection)
             return
@@ -404,6 +405,7 @@ class NetworkThread:
             _log.info("Closing %s: %s", connection, why_handshake_failed(error))
             self._registry.close(connection)
             return
+        connection.last_active_ms = self._now_ms
         connection.begin_authentication()
         self._registry.watch(connection, READABLE)
         self._reader.read(connection)

@@ -262,6 +262,8 @@ def _context(settings: TlsSettings) -> ssl.SSLContext:
         with settings.truststore.as_file() as path:
             context.load_verify_locations(path)
     context.verify_mode = _VERIFY[settings.client_auth]
+    # Handshakes are the dearest thing that a client can ask for. Kafka refuses another one, too.
+    context.options |= ssl.OP_NO_RENEGOTIATION
     return context
 
 

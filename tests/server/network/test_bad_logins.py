@@ -19,7 +19,7 @@ from klog.security.authentication.exchange import (
 from klog.security.authentication.plain import Plain
 from klog.server.network import Listener
 from klog.storage.log.scheduler import monotonic_ms
-from tests.server.network.servers import TIMEOUT_S, Client, Echo, frame, running
+from tests.server.network.servers import TIMEOUT_S, Client, Echo, frame, running, server_tls
 from tests.server.network.test_phases import framed, received
 
 LIMIT_BYTES = 4096
@@ -96,6 +96,26 @@ def test_a_login_that_comes_byte_by_byte_is_a_login(server) -> None:
         received(client)
         received(client)
         assert client.ask(b"x") == b"x"
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_a_client_that_sends_byte_by_byte_has_the_idle_time_for_its_login(tls: bool) -> None:
+    now_ms = 0
+    listener = Listener("TEST", "127.0.0.1", 0, server_tls() if tls else None, exchange)
+    limits = {"connections_max_idle_ms": 10_000, "clock_ms": lambda: now_ms}
+    with (
+        running(Echo(), listener=listener, **limits) as server,
+        Client(server) as slow,
+        Client(server, tls=tls) as good,
+    ):
+        log_in(good)
+        for byte in b"\x16\x03\x01\x01\x00\x01" if tls else b"\0\0\1\0\0\x11":
+            slow.send(bytes((byte,)))
+            now_ms += 2_000
+            # Its thread has seen the byte.
+            assert good.ask(b"x") == b"x"
+        assert slow.is_closed()
+        assert good.ask(b"x") == b"x"
 
 
 def test_random_bytes_log_nobody_in_and_the_server_lives_on(server) -> None:
