@@ -26,8 +26,8 @@ class Piece:
     in the segment at the source: between two pieces that do not join, there was damage. `end_offset` is the
     offset after the last batch. `first_offset` is the base offset of the first one (for a compressed set of
     magic 0 or 1, whose header does not say it, the lowest possible offset). `max_timestamp_ms` is the largest
-    timestamp of the batches, -1 for none. `sha256` is that of the batches, `stored_sha256` that of the
-    object, which may be compressed and encrypted.
+    timestamp of the batches, -1 for none. `sha256` is that of the batches. The object may be compressed and
+    encrypted, and has `stored_bytes`.
     """
 
     segment_base_offset: int
@@ -39,7 +39,6 @@ class Piece:
     sha256: str
     name: str
     stored_bytes: int
-    stored_sha256: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +62,17 @@ class SnapshotObject:
 class SegmentSeen:
     """A segment file as the last run saw it: the same values mean the same content.
 
-    `stat` has size, mtime and ctime in ns, inode and device. It is empty if the file was written so shortly
-    before that a change might not show. `end_bytes` is the position up to which the pieces reach. The last
-    batch before it begins at `last_batch_bytes`, and `last_batch_header` is its header in hex: a log that was
-    truncated and written again does not have it there.
+    `stat` has size, mtime and ctime in ns, inode and device. The times are 0 if the file was written so
+    shortly before that a change might not show. `end_bytes` is the position that was read up to, and
+    `is_complete` says that no valid batch follows there. The last batch before `end_bytes` begins at
+    `last_batch_bytes`, and `last_batch_header` is its header in hex: a log that was truncated and written
+    again does not have it there.
     """
 
     base_offset: int
     stat: tuple[int, ...]
     end_bytes: int
+    is_complete: bool
     last_batch_bytes: int = -1
     last_batch_header: str = ""
 
@@ -97,9 +98,9 @@ class PartitionState:
     `pieces` ascend by segment and position. `end_offset` is the high watermark if a broker was running and
     had written it down, else the log end offset. No batch above it is in the pieces. `high_watermark` is None
     if no checkpoint names it. Every offset below the end had arrived at `read_time_ms`, by the clock of the
-    machine that read. `epochs` begin at or below the end. `empty_segment` is the base offset of a last
-    segment without a batch, and None otherwise: after a deletion of records only its name says where the log
-    goes on. `source` is the directory of the replica that was read, with `broker_id` (None: unknown).
+    machine that read. `epochs` begin at or below the end. `empty_segments` are the base offsets of segments
+    without a batch: only their names say where the log begins, or goes on. `source` is the directory of the
+    replica that was read, with `broker_id` (None: unknown).
     """
 
     partition: TopicPartition
@@ -113,7 +114,7 @@ class PartitionState:
     source: str
     broker_id: int | None
     read_time_ms: int
-    empty_segment: int | None = None
+    empty_segments: tuple[int, ...] = ()
     damage: tuple[Damage, ...] = ()
     seen: tuple[SegmentSeen, ...] = ()
 
@@ -132,8 +133,8 @@ class PartitionState:
         found: dict[int, list[Piece]] = {}
         for piece in self.pieces:
             found.setdefault(piece.segment_base_offset, []).append(piece)
-        if self.empty_segment is not None:
-            found.setdefault(self.empty_segment, [])
+        for base in self.empty_segments:
+            found.setdefault(base, [])
         return {base: tuple(pieces) for base, pieces in sorted(found.items())}
 
 

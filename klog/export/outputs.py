@@ -17,7 +17,7 @@ import threading
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Final, Protocol
+from typing import Any, BinaryIO, Final, NamedTuple, Protocol
 
 from klog.formats.errors import UsageError
 from klog.storage.files.files import open_for_reading, storage_error, sync_directory
@@ -45,6 +45,13 @@ class WrittenFile:
     last_offset: int
     size_bytes: int
     checksum: str
+
+
+class FileStatus(NamedTuple):
+    """A file in a listing; the time of its last change is in ms since 1970, 0 if the place does not say."""
+
+    size_bytes: int
+    modified_ms: int
 
 
 class Writable(Protocol):
@@ -113,6 +120,9 @@ class Output(Protocol):
     def open(self, name: str) -> BinaryIO:
         """The file as a seekable stream."""
 
+    def files(self, below: str = "") -> dict[str, FileStatus]:
+        """The files below the directory `below`, by their names below the root; none if it does not exist."""
+
     def names(self, below: str = "") -> dict[str, int]:
         """The size in bytes of each file below the directory `below`, by its name below the root."""
 
@@ -152,7 +162,8 @@ def writing(path: str) -> Iterator[None]:
     except OSError as error:
         problem = storage_error("cannot be written", path, error)
         if error.errno in _DISK_FULL:
-            problem.cure = "free some space and run it again with --resume: what is done is kept"
+            again = "run it again (klog export with --resume): what is done is kept"
+            problem.cure = f"free some space and {again}"
         raise problem from error
 
 
@@ -172,16 +183,23 @@ class LocalOutput:
     def open(self, name: str) -> BinaryIO:
         return open_for_reading(self.path_of(name))
 
-    def names(self, below: str = "") -> dict[str, int]:
-        found: dict[str, int] = {}
+    def files(self, below: str = "") -> dict[str, FileStatus]:
+        found: dict[str, FileStatus] = {}
         try:
             for directory, _, files in os.walk(self.path_of(below), onerror=_unless_missing):
                 for file in files:
                     path = os.path.join(directory, file)
-                    found[os.path.relpath(path, self.root).replace(os.sep, "/")] = os.lstat(path).st_size
+                    with contextlib.suppress(FileNotFoundError):  # another process has just removed it
+                        status = os.lstat(path)
+                        found[os.path.relpath(path, self.root).replace(os.sep, "/")] = FileStatus(
+                            status.st_size, status.st_mtime_ns // 1_000_000
+                        )
         except OSError as error:
             raise storage_error("cannot be listed", self.path_of(below), error) from error
         return found
+
+    def names(self, below: str = "") -> dict[str, int]:
+        return {name: status.size_bytes for name, status in self.files(below).items()}
 
     def remove(self, name: str) -> None:
         with writing(self.path_of(name)), contextlib.suppress(FileNotFoundError):

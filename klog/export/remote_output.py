@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, BinaryIO, Final
 
-from klog.export.outputs import TEMPORARY, PendingFile, Sink, writing
+from klog.export.outputs import TEMPORARY, FileStatus, PendingFile, Sink, writing
 from klog.replicas.files import join, open_input
 from klog.replicas.remote import guarded, resolve
 
@@ -42,17 +42,20 @@ class RemoteOutput:
     def open(self, name: str) -> BinaryIO:
         return open_input(join(self.root, *name.split("/")))
 
-    def names(self, below: str = "") -> dict[str, int]:
+    def files(self, below: str = "") -> dict[str, FileStatus]:
         import pyarrow.fs as pafs
 
         selector = pafs.FileSelector(self.place_of(below), recursive=True, allow_not_found=True)
         infos = guarded(self.root, "cannot be listed", lambda: self.system.get_file_info(selector))
         start = self._place.strip("/") + "/"
         return {
-            info.path.strip("/").removeprefix(start): info.size
+            info.path.strip("/").removeprefix(start): FileStatus(info.size, (info.mtime_ns or 0) // 1_000_000)
             for info in infos
             if info.type == pafs.FileType.File
         }
+
+    def names(self, below: str = "") -> dict[str, int]:
+        return {name: status.size_bytes for name, status in self.files(below).items()}
 
     def remove(self, name: str) -> None:
         self._removed(name, lambda: self.system.delete_file(self.place_of(name)))

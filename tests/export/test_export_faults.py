@@ -96,7 +96,9 @@ def test_a_disk_that_fills_up_stops_the_job_with_nothing_half_written_and_it_can
     monkeypatch.setattr(table_files, "row_writer", fill_up)
     with pytest.raises(StorageError, match="No space left on device") as caught:
         export(GZIP, tmp_path / "out")
-    assert caught.value.cure == "free some space and run it again with --resume: what is done is kept"
+    assert caught.value.cure == (
+        "free some space and run it again (klog export with --resume): what is done is kept"
+    )
     assert len(data_files(tmp_path / "out")) == 2
     assert not (tmp_path / "out/_klog/unfinished").exists()
     monkeypatch.undo()

@@ -1,0 +1,78 @@
+"""Names of the objects of a repository, and ids of backups. `README.md` draws the layout."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Final
+from urllib.parse import quote
+
+from klog.backup.packing import SUFFIXES
+from klog.formats.errors import UsageError
+from klog.formats.names import TopicPartition
+
+INFO: Final = "klog-backup.json"
+DATA: Final = "data"
+MANIFESTS: Final = "manifests"
+STATES: Final = "states"
+TABLES: Final = "tables"
+METADATA: Final = "metadata"
+_HASH_DIGITS: Final = 16
+_ID: Final = re.compile(r"\d{8}T\d{9}Z-[0-9a-z]{4,32}")
+
+
+def backup_id(time_ms: int, suffix: str) -> str:
+    """The id of a backup that begins at a time; `suffix` tells apart those that begin in the same ms."""
+    moment = datetime.fromtimestamp(time_ms // 1000, UTC)
+    return f"{moment:%Y%m%dT%H%M%S}{time_ms % 1000:03d}Z-{suffix}"
+
+
+def checked_id(text: str) -> str:
+    """An id that a user has given. Raises `UsageError` if it is none."""
+    if _ID.fullmatch(text) is None:
+        raise UsageError(f"{text!r} is not the id of a backup", cure="klog backup list shows the ids")
+    return text
+
+
+def manifest(identifier: str) -> str:
+    """The name of a backup's manifest. There is a directory for each day, so that listings stay short."""
+    return f"{MANIFESTS}/{identifier[:4]}-{identifier[4:6]}-{identifier[6:8]}/{identifier}.json"
+
+
+def id_of_manifest(name: str) -> str | None:
+    """The id in the name of a manifest; None for any other name."""
+    identifier = name.rpartition("/")[2].removesuffix(".json")
+    return identifier if _ID.fullmatch(identifier) and manifest(identifier) == name else None
+
+
+def table(identifier: str) -> str:
+    """The name of a table of all partitions."""
+    return f"{TABLES}/{identifier}.json.gz"
+
+
+def states(identifier: str, number: int) -> str:
+    """The name of an object with states."""
+    return f"{STATES}/{identifier}-{number:04d}.json.gz"
+
+
+def metadata(sha256: str) -> str:
+    """The name of the metadata of a cluster."""
+    return f"{METADATA}/{sha256[:_HASH_DIGITS]}.json.gz"
+
+
+def data_directory(partition: TopicPartition) -> str:
+    """The directory of a partition's objects: Kafka's name; unusual characters are escaped as in URLs."""
+    return f"{DATA}/{quote(str(partition), safe='')}"
+
+
+def piece(
+    partition: TopicPartition, segment: int, first: int, end: int, sha256: str, compression: str
+) -> str:
+    """The name of a piece with these offsets and this content."""
+    offsets = f"{segment:020d}-{first:020d}-{end:020d}"
+    return f"{data_directory(partition)}/{offsets}-{sha256[:_HASH_DIGITS]}.log{SUFFIXES[compression]}"
+
+
+def snapshot(partition: TopicPartition, offset: int, sha256: str) -> str:
+    """The name of a producer snapshot."""
+    return f"{data_directory(partition)}/{offset:020d}-{sha256[:_HASH_DIGITS]}.snapshot"

@@ -1,0 +1,62 @@
+"""What a restore and other readers take from a repository: the bytes of segments, checked while they are
+read.
+
+`klog.backup.repository` finds backups, their partitions and states.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import BinaryIO, Final
+
+from klog.backup.model import PartitionState, Piece
+from klog.backup.packing import unpacked
+from klog.backup.repository import Repository, open_repository
+from klog.backup.retrying import RetryPolicy
+from klog.backup.store import open_store
+from klog.formats.errors import StorageError
+
+READ_BYTES: Final = 1 << 20
+_CURE: Final = "take the object from a copy of the repository, or leave this partition out"
+
+
+def open_backups(place: str, policy: RetryPolicy | None = None) -> Repository:
+    """The repository at a path or URI. Raises `MissingInputError` if there is none."""
+    return open_repository(open_store(place, policy))
+
+
+def open_piece(repository: Repository, piece: Piece) -> BinaryIO:
+    """The batches of a piece as a stream that can seek, unless they are gzipped. Nothing is checked."""
+    return unpacked(piece.name, lambda: repository.store.open(piece.name))
+
+
+def piece_bytes(repository: Repository, piece: Piece) -> Iterator[memoryview]:
+    """The batches of a piece, in parts of at most 1 MiB that are valid until the next one is asked for.
+
+    Raises `StorageError` at the end, if they are not what the backup had written.
+    """
+    digest = hashlib.sha256()
+    size_bytes = 0
+    buffer = memoryview(bytearray(READ_BYTES))
+    with open_piece(repository, piece) as file:
+        while got := file.readinto(buffer):  # type: ignore[attr-defined]
+            digest.update(buffer[:got])
+            size_bytes += got
+            yield buffer[:got]
+    if size_bytes != piece.size_bytes or digest.hexdigest() != piece.sha256:
+        what = "does not have the checksum of the backup"
+        raise StorageError(what, file=f"{repository.place}/{piece.name}", cure=_CURE)
+
+
+def segment_bytes(repository: Repository, pieces: Iterable[Piece]) -> Iterator[memoryview]:
+    """The bytes of a segment from its pieces, as `piece_bytes` gives them."""
+    for piece in pieces:
+        yield from piece_bytes(repository, piece)
+
+
+def pieces_of(state: PartitionState, from_offset: int, end_offset: int) -> Sequence[Piece]:
+    """The pieces of a partition that may have offsets in a range."""
+    return [
+        piece for piece in state.pieces if piece.first_offset < end_offset and from_offset < piece.end_offset
+    ]

@@ -1,0 +1,173 @@
+"""A backup repository: its documents by name, read once and checked, and the backups that it has."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from functools import lru_cache
+from typing import TypeVar
+
+from klog.backup import documents, names
+from klog.backup.documents import StoredState
+from klog.backup.model import Manifest, PartitionRef, PartitionState, RepositoryInfo, StoredObject
+from klog.backup.packing import SUFFIXES
+from klog.backup.store import Store, missing
+from klog.formats.errors import FormatError, MissingInputError, StorageError, UsageError
+from klog.formats.names import TopicPartition
+
+_Parsed = TypeVar("_Parsed")
+_OBJECTS_KEPT = 4
+
+
+class Repository:
+    """The repository in a store. Each failure is a `KlogError` that names the object."""
+
+    def __init__(self, store: Store, info: RepositoryInfo) -> None:
+        self.store = store
+        self.info = info
+        self._states = lru_cache(_OBJECTS_KEPT)(self._read_states)
+
+    @property
+    def place(self) -> str:
+        """The path or URI."""
+        return self.store.place
+
+    def ids(self) -> list[str]:
+        """The ids of all backups, the oldest first."""
+        found = map(names.id_of_manifest, self.store.files(names.MANIFESTS))
+        return sorted(each for each in found if each is not None)
+
+    def newest_first(self) -> Iterator[str]:
+        """The ids, the newest first. Only the days that are asked for are listed."""
+        for day in reversed(self.store.names_in(names.MANIFESTS)):
+            found = map(names.id_of_manifest, self.store.files(f"{names.MANIFESTS}/{day}"))
+            yield from sorted((each for each in found if each is not None), reverse=True)
+
+    def newest(self) -> Manifest | None:
+        """The newest backup whose manifest can be read."""
+        for identifier in self.newest_first():
+            with suppress(FormatError):
+                return self.manifest(identifier)
+        return None
+
+    def manifest(self, identifier: str) -> Manifest:
+        """The backup with this id. Raises `MissingInputError` if there is none."""
+        name = names.manifest(names.checked_id(identifier))
+        try:
+            return self._parsed(name, documents.decode_manifest)
+        except StorageError as error:
+            if not missing(error):
+                raise
+            cure = "klog backup list shows the ids"
+            raise MissingInputError(f"there is no backup {identifier}", file=self.place, cure=cure) from error
+
+    def manifests(self) -> Iterator[Manifest]:
+        """All backups, the oldest first."""
+        for identifier in self.ids():
+            yield self.manifest(identifier)
+
+    def partitions(self, manifest: Manifest) -> dict[TopicPartition, PartitionRef]:
+        """The partitions of a backup."""
+        refs = {} if manifest.table is None else self._parsed(manifest.table, documents.decode_table)
+        for partition, ref in manifest.changes.items():
+            if ref is None:
+                refs.pop(partition, None)
+            else:
+                refs[partition] = ref
+        return refs
+
+    def state(self, partition: TopicPartition, ref: PartitionRef) -> PartitionState:
+        """The state that a reference leads to."""
+        stored = self._stored_state(partition, ref.states)
+        if stored.base is None:
+            return stored.state
+        whole = self._stored_state(partition, stored.base.states)
+        return documents.resolved(stored, None if whole.base is not None else whole.state)
+
+    def whole(self, partition: TopicPartition, ref: PartitionRef) -> tuple[str, PartitionState]:
+        """The whole state that the state of a reference is based on, or is, and the object that has it."""
+        stored = self._stored_state(partition, ref.states)
+        if stored.base is None:
+            return ref.states, stored.state
+        return stored.base.states, self._stored_state(partition, stored.base.states).state
+
+    def states_in(self, name: str) -> Mapping[TopicPartition, StoredState]:
+        """The states that an object has, as they are written."""
+        return self._states(name)
+
+    def read_stored(self, stored: StoredObject) -> bytes:
+        """The plain bytes of a small object, checked."""
+        data = self.store.read(stored.name)
+        if len(data) != stored.size_bytes or hashlib.sha256(data).hexdigest() != stored.sha256:
+            raise self._damaged(stored.name)
+        return data
+
+    def put_metadata(self, data: bytes) -> StoredObject:
+        """Store the metadata of a cluster."""
+        sha256 = hashlib.sha256(data).hexdigest()
+        stored = StoredObject(names.metadata(sha256), len(data), sha256)
+        if self.store.size_of(stored.name) is None:
+            self.store.put(stored.name, gzip.compress(data, 6, mtime=0))
+        return stored
+
+    def _stored_state(self, partition: TopicPartition, name: str) -> StoredState:
+        found = self._states(name).get(partition)
+        if found is None:
+            raise FormatError(f"has no state of {partition}", file=self._file(name))
+        return found
+
+    def _read_states(self, name: str) -> Mapping[TopicPartition, StoredState]:
+        return self._parsed(name, documents.decode_states)
+
+    def _parsed(self, name: str, decode: Callable[[bytes], _Parsed]) -> _Parsed:
+        data = self.store.read(name)
+        try:
+            return decode(data)
+        except FormatError as error:
+            raise error.at(self._file(name)) from None
+
+    def _file(self, name: str) -> str:
+        return f"{self.place}/{name}"
+
+    def _damaged(self, name: str) -> StorageError:
+        cure = "the object is damaged: take it from a copy of the repository"
+        return StorageError("does not have the checksum of the backup", file=self._file(name), cure=cure)
+
+
+def open_repository(store: Store) -> Repository:
+    """The repository in a store. Raises `MissingInputError` if there is none."""
+    found = _info(store)
+    if found is None:
+        cure = "check the path; klog backup run makes a repository"
+        raise MissingInputError("is no backup repository", file=store.place, cure=cure)
+    return Repository(store, found)
+
+
+def open_or_create(store: Store, wanted: RepositoryInfo) -> Repository:
+    """The repository in a store. An empty place becomes one. Raises `UsageError` for a place with other
+    things.
+
+    If two runs create it at once, both go on with what is there in the end.
+    """
+    found = _info(store)
+    if found is None:
+        if wanted.compression not in SUFFIXES:
+            raise UsageError(f"{wanted.compression!r} is not a compression: {', '.join(SUFFIXES)} are")
+        if any(not name.startswith("_") for name in store.files()):
+            cure = "choose an empty or a new directory"
+            raise UsageError("holds files and is no backup repository", file=store.place, cure=cure)
+        store.put(names.INFO, documents.encode_info(wanted))
+        found = _info(store) or wanted
+    return Repository(store, found)
+
+
+def _info(store: Store) -> RepositoryInfo | None:
+    if store.size_of(names.INFO) is None:
+        return None
+    data = store.read(names.INFO)
+    try:
+        return documents.decode_info(data)
+    except FormatError as error:
+        raise error.at(f"{store.place}/{names.INFO}") from None
