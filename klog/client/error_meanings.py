@@ -27,7 +27,7 @@ _PRODUCER: Final = "start the producer again: it gets a new epoch"
 _NEWER: Final = "use a command or an option that the brokers' version has; klog brokers api-versions shows it"
 _DEFECT: Final = "no command should cause it: report it with the command line and the versions"
 _MEMBER: Final = "start the member again: it joins anew"
-_BY_KAFKA: Final = "tokens are made and renewed with kafka-delegation-tokens"
+_TOKENS: Final = "klog tokens describe shows those of this user; klog tokens create makes one"
 _SASL: Final = "check sasl.mechanism, the user and the password in --command-config or the profile"
 _KRAFT: Final = "ask the controllers' logs; kafka-metadata-quorum describes the voters"
 _BROKER: Final = "it ends when the broker has registered again; its log says why if it does not"
@@ -166,13 +166,13 @@ MEANINGS: Final[dict[E, Meaning]] = {
     E.DELEGATION_TOKEN_AUTH_DISABLED: Meaning(
         "the brokers have no delegation tokens", "set delegation.token.secret.key at the brokers"
     ),
-    E.DELEGATION_TOKEN_NOT_FOUND: Meaning("there is no such delegation token", _BY_KAFKA),
-    E.DELEGATION_TOKEN_OWNER_MISMATCH: Meaning("the delegation token is another user's", _BY_KAFKA),
+    E.DELEGATION_TOKEN_NOT_FOUND: Meaning("there is no such delegation token", _TOKENS),
+    E.DELEGATION_TOKEN_OWNER_MISMATCH: Meaning("the delegation token is another user's", _TOKENS),
     E.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: Meaning(
         "tokens are not given out on this connection", "log in with SASL or TLS, and not with a token"
     ),
     E.DELEGATION_TOKEN_AUTHORIZATION_FAILED: Meaning("this user lacks the right to the token", _GRANT),
-    E.DELEGATION_TOKEN_EXPIRED: Meaning("the delegation token has expired", _BY_KAFKA),
+    E.DELEGATION_TOKEN_EXPIRED: Meaning("the delegation token has expired", _TOKENS),
     E.INVALID_PRINCIPAL_TYPE: Meaning("the type of the principal is unknown", "principals are User:NAME"),
     E.NON_EMPTY_GROUP: Meaning(
         "the group has members", "stop them first; klog groups describe GROUP --members shows them"

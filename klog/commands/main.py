@@ -112,6 +112,10 @@ COMMANDS: Final = {
     "users": _Command(
         "cluster.users", "List users with SCRAM credentials of any Kafka, set their passwords, remove them."
     ),
+    "tokens": _Command(
+        "cluster.tokens",
+        "Make delegation tokens of any Kafka, logins that end; renew, end and describe them.",
+    ),
     "quotas": _Command(
         "cluster.quotas", "Show and change the quotas of users, client ids and IP addresses of any Kafka."
     ),

@@ -38,6 +38,8 @@ COMMANDS: Final[Mapping[str, str]] = {
     "start": "serve",
     "topic": "topics",
     "transaction": "transactions",
+    "token": "tokens",
+    "delegation-tokens": "tokens",
     "user": "users",
 }
 """By the name without `kafka-` in front and `.sh` behind."""
@@ -63,6 +65,9 @@ SUBCOMMANDS: Final[Mapping[tuple[str, str], str]] = {
     ("topics", "consume"): "consume",
     ("topics", "produce"): "produce",
     ("topics", "grow"): "topics add-partitions",
+    ("tokens", "delete"): "tokens expire",
+    ("tokens", "remove"): "tokens expire",
+    ("tokens", "revoke"): "tokens expire",
     ("users", "create"): "users set-password",
     ("users", "add"): "users set-password",
 }
