@@ -45,4 +45,4 @@ def low_watermark(
 ) -> int:
     """The smallest log start offset of a leader and of its followers on live brokers."""
     starts = [follower.start_offset for replica_id, follower in followers.items() if replica_id in alive]
-    return min([leader_start_offset, *starts])
+    return min(leader_start_offset, min(starts, default=leader_start_offset))

@@ -270,10 +270,9 @@ def _place_awaited(entry: FetchEntry, partition: Partition) -> _Awaited:
 
 
 class DelayedFetch(DelayedOperation):
-    """A fetch that waits for bytes. When it completes, it reads again."""
+    """A fetch that waits for bytes. When it completes, somebody reads again, now or soon."""
 
     __slots__ = (
-        "_answer",
         "_awaited",
         "_limits",
         "_quiet",
@@ -290,10 +289,12 @@ class DelayedFetch(DelayedOperation):
         reads: Reads,
         quiet: Iterable[SentBefore],
         limits: FetchLimits,
-        read_again: Callable[[], Reads],
-        answer: Callable[[Reads], None],
+        read_again: Callable[[], object],
     ) -> None:
-        """`reads` is what the first try found, without errors; it did not read the `quiet` partitions."""
+        """`reads` is what the first try found, without errors; it did not read the `quiet` partitions.
+
+        `read_again` has the partitions read again, and answers with what is found.
+        """
         super().__init__(due_ms)
         self._replicas = replicas
         self._awaited: dict[Hashable, _Awaited] = {
@@ -302,7 +303,6 @@ class DelayedFetch(DelayedOperation):
         self._quiet: dict[Hashable, SentBefore] = {before.entry.key: before for before in quiet}
         self._limits = limits
         self._read_again = read_again
-        self._answer = answer
         self._ready_bytes: dict[Hashable, int] = {}
         self._ready_total = 0
 
@@ -375,5 +375,5 @@ class DelayedFetch(DelayedOperation):
         return min(max(end - start, 0), entry.max_bytes)
 
     def on_complete(self) -> None:
-        """Answer with what can be read now."""
-        self._answer(self._read_again())
+        """Have it answered with what can be read then."""
+        self._read_again()

@@ -118,6 +118,10 @@ class Serving:
         if not served.is_served:
             self._go_on(served)
 
+    def soon(self, connection: Connection, run: Callable[[], None]) -> None:
+        """In the broker the network thread runs it later."""
+        run()
+
     def _go_on(self, connection: ServedConnection) -> None:
         """Do what `FrameReader` and an I/O thread do, as far as answers are there."""
         buffer, end = connection.buffer, len(connection.buffer)

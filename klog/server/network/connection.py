@@ -11,6 +11,7 @@ import ssl
 import struct
 import threading
 import time
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from klog.protocol.file_slice import FileSlice
@@ -45,6 +46,9 @@ class Network(Protocol):
 
     def complete(self, connection: Connection, request: Request) -> None:
         """Send the answer of a parked request. Called from any thread."""
+
+    def soon(self, connection: Connection, run: Callable[[], None]) -> None:
+        """Do something for a connection after what the thread does now. Called from any thread."""
 
 
 class Connection:
@@ -180,6 +184,10 @@ class Connection:
     def complete(self, request: Request) -> None:
         """Let its network thread send the answer of a parked request. Called from any thread."""
         self.network.complete(self, request)
+
+    def soon(self, run: Callable[[], None]) -> None:
+        """Have its network thread do something after what it does now. Called from any thread."""
+        self.network.soon(self, run)
 
     def queue_answer(self, request: Request) -> None:
         """Queues the answer of the request in flight behind what is to be sent. Raises StorageError."""

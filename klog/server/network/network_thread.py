@@ -141,6 +141,10 @@ class NetworkThread:
         request.answered_ns = time.perf_counter_ns()
         self._post(lambda: self._complete(connection, request), connection)
 
+    def soon(self, connection: Connection, run: Callable[[], None]) -> None:
+        """Does something for a connection after what it does now."""
+        self._post(run, connection)
+
     def channel_available(self) -> None:
         """The request channel takes connections again."""
         if self._backlog:

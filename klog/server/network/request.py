@@ -83,6 +83,9 @@ class Client(Protocol):
     def complete(self, request: Request) -> None:
         """Let the answer of a parked request be sent. Called from any thread."""
 
+    def soon(self, run: Callable[[], None]) -> None:
+        """Have its network thread do something after what it does now. Called from any thread."""
+
 
 class Request:
     """One request. It is answered once, by `respond` or `close_connection`, from any thread, now or later.

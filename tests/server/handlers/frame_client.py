@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 from klog.formats.errors import KlogError
 from klog.protocol.apis import SERVED
@@ -53,6 +54,9 @@ class Network:
 
     def complete(self, connection: Connection, request: Request) -> None:
         queue_answer(connection, request)
+
+    def soon(self, connection: Connection, run: Callable[[], None]) -> None:
+        run()
 
 
 class FrameClient:

@@ -146,6 +146,14 @@ class FakeRequest:
     closed: bool = False
     parts: Sequence[BodyPart] | None = None
     unsent: list[Unsent] = field(default_factory=list)
+    later: list[Callable[[], None]] | None = None
+
+    def soon(self, run: Callable[[], None]) -> None:
+        """Run it now; with a list of what is to be done `later`, note it there."""
+        if self.later is None:
+            run()
+        else:
+            self.later.append(run)
 
     @property
     def connection(self) -> FakeRequest:

@@ -164,6 +164,17 @@ class TestWaiting:
             0,
         )
 
+    def test_one_answer_has_the_records_of_all_requests_that_were_received_together(
+        self, broker, handler
+    ) -> None:
+        broker.lead()
+        request = fetch(handler, max_wait_ms=500)
+        request.later = []
+        written = b"".join(map(bytes, broker.append(3)))
+        assert (request.answered, len(request.later), broker.fetch_purgatory.waiting) == (False, 1, 0)
+        request.later[0]()
+        assert bytes(fetched(request).records) == written
+
     def test_a_fetch_waits_for_as_many_bytes_as_it_wants(self, broker, handler) -> None:
         broker.lead()
         size = len(batch())

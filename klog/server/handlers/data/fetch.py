@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Sequence
 from functools import partial
 from itertools import groupby
-from typing import Final
+from typing import Final, TypeAlias
 
 from klog.formats.errors import UsageError
 from klog.formats.names import PartitionKey
@@ -128,18 +128,24 @@ class FetchHandler:
         )
         readable = self._readable_topics(request, fetch, context)
         pending = _Pending(request, fetch, context, self._limits(request, fetch), readable)
-        if self._run_in_background is None or request.on_io_thread:
+        if request.on_io_thread:
             self._go_on(pending, self._read(pending))
+        else:
+            self._read_and(pending, self._go_on)
+
+    def _read_and(self, pending: _Pending, go_on: _GoOn) -> None:
+        """Read on the network thread of the request, which serves others while the disk is needed."""
+        if self._run_in_background is None:
+            go_on(pending, self._read(pending))
             return
         try:
             reads = self._read(pending, may_wait=False)
         except ColdReadError as cold:
-            # This thread serves others meanwhile.
-            self._run_in_background(request, partial(self._read_from_disk, pending, cold))
+            self._run_in_background(pending.request, partial(self._read_from_disk, pending, cold, go_on))
         else:
-            self._go_on(pending, reads)
+            go_on(pending, reads)
 
-    def _read_from_disk(self, pending: _Pending, cold: ColdReadError, _: Request) -> None:
+    def _read_from_disk(self, pending: _Pending, cold: ColdReadError, go_on: _GoOn, _: Request) -> None:
         """Load what is not in the page cache without the log's lock, so that others can go on appending."""
         for _load in range(_LOADS_MAX):
             cold.load()
@@ -151,7 +157,7 @@ class FetchHandler:
                 break
         else:
             reads = self._read(pending)
-        self._go_on(pending, reads)
+        go_on(pending, reads)
 
     def _go_on(self, pending: _Pending, reads: Reads) -> None:
         """Answer now, or wait for more records."""
@@ -163,15 +169,16 @@ class FetchHandler:
         if reads.answer_now or fetch.max_wait_ms <= 0:
             self._answer(pending, reads)
             return
-        answer = self._answer if pending.request.api_version >= BATCHES_FROM else self._answer_in_background
+        request = pending.request
+        answer = self._answer if request.api_version >= BATCHES_FROM else self._answer_in_background
         operation = DelayedFetch(
             self._clock_ms() + fetch.max_wait_ms,
             self._lookup.replicas,
             reads,
             pending.quiet,
             pending.limits,
-            partial(self._read, pending),
-            partial(answer, pending),
+            # Read after the requests that the network thread has received: one answer has the records of all.
+            partial(request.connection.soon, partial(self._read_and, pending, answer)),
         )
         self._purgatory.watch(operation, operation.keys)
 
@@ -402,6 +409,9 @@ class FetchHandler:
         # Versions that need the offset have no sessions.
         offset = pending.context.wanted[key].offset if version < BATCHES_FROM else _UNKNOWN
         return self._old.answer(version, pending.fetch.replica_id, str(key[0]), offset, answer)
+
+
+_GoOn: TypeAlias = "Callable[[_Pending, Reads], None]"
 
 
 class _Pending:
