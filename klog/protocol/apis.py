@@ -80,6 +80,7 @@ class ApiKey(IntEnum):
     ALTER_USER_SCRAM_CREDENTIALS = 51
     DESCRIBE_QUORUM = 55
     ALTER_PARTITION = 56
+    UPDATE_FEATURES = 57
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
     UNREGISTER_BROKER = 64
@@ -193,6 +194,7 @@ SERVED: Final[Mapping[int, Api]] = MappingProxyType(
             _kio(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, 0, 0),
             _kio(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, 0, 0),
             _kio(ApiKey.ALTER_PARTITION, 2, 3, 0),
+            _kio(ApiKey.UPDATE_FEATURES, 0, 1, 0),
             _kio(ApiKey.DESCRIBE_CLUSTER, 0, 1, 0),
             _kio(ApiKey.DESCRIBE_PRODUCERS, 0, 0, 0),
             _kio(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0, 0),

@@ -325,6 +325,9 @@ VALUES: Final[Mapping[ApiKey, Callable[[int, TopicIds], Values]]] = {
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _fixed(users=[{"name": "zed"}]),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _fixed(deletions=[{"name": "zed", "mechanism": 1}], upsertions=()),
     ApiKey.ALTER_PARTITION: _fixed(broker_id=0, broker_epoch=1, topics=()),
+    ApiKey.UPDATE_FEATURES: _fixed(
+        feature_updates=[{"feature": "f", "max_version_level": 1, "allow_downgrade": False}]
+    ),
     ApiKey.DESCRIBE_CLUSTER: _fixed(include_cluster_authorized_operations=True, endpoint_type=1),
     ApiKey.DESCRIBE_PRODUCERS: lambda _, __: {"topics": _numbers()},
     ApiKey.DESCRIBE_TRANSACTIONS: _fixed(transactional_ids=IDS),

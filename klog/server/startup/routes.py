@@ -37,6 +37,7 @@ from klog.server.handlers.cluster.describe_cluster import DescribeClusterHandler
 from klog.server.handlers.cluster.describe_log_dirs import DescribeLogDirsHandler, HostedDirectory
 from klog.server.handlers.cluster.elect_leaders import ElectLeadersHandler
 from klog.server.handlers.cluster.partition_reassignments import PartitionReassignmentsHandler
+from klog.server.handlers.cluster.update_features import UpdateFeaturesHandler
 from klog.server.handlers.configs.alter_configs import AlterConfigsHandler
 from klog.server.handlers.configs.client_quotas import ClientQuotasHandler
 from klog.server.handlers.configs.describe_configs import DescribeConfigsHandler
@@ -390,6 +391,7 @@ def _control_routes(parts: HandlerServices) -> dict[int, Route]:
     elect = ElectLeadersHandler(cache, purgatories.elections, put, parts.timer_ms)
     reassignments = PartitionReassignmentsHandler(put)
     of_brokers = ControllerRequestsHandler(put)
+    features = UpdateFeaturesHandler(lambda: parts.controller.is_active)
     acls = AclsHandler(None if parts.authorization is None else parts.authorization.acls)
     return {
         ApiKey.LEADER_AND_ISR: Route(control.leader_and_isr),
@@ -401,6 +403,7 @@ def _control_routes(parts: HandlerServices) -> dict[int, Route]:
         ApiKey.DESCRIBE_ACLS: Route(acls.describe),
         ApiKey.CREATE_ACLS: Route(acls.create),
         ApiKey.DELETE_ACLS: Route(acls.delete),
+        ApiKey.UPDATE_FEATURES: Route(features.handle),
         ApiKey.ELECT_LEADERS: Route(elect.handle),
         ApiKey.ALTER_PARTITION_REASSIGNMENTS: Route(reassignments.alter),
         ApiKey.LIST_PARTITION_REASSIGNMENTS: Route(reassignments.list),

@@ -37,6 +37,7 @@ from klog.server.handlers.cluster.controller_requests import (
 from klog.server.handlers.cluster.describe_cluster import DescribeClusterHandler
 from klog.server.handlers.cluster.elect_leaders import ElectLeadersHandler
 from klog.server.handlers.cluster.partition_reassignments import PartitionReassignmentsHandler
+from klog.server.handlers.cluster.update_features import UpdateFeaturesHandler
 from klog.server.handlers.configs.alter_configs import AlterConfigsHandler
 from klog.server.handlers.configs.client_quotas import ClientQuotasHandler
 from klog.server.handlers.configs.config_changes import ConfigChanges
@@ -207,6 +208,7 @@ class AdminCluster:
             ApiKey.ALTER_PARTITION_REASSIGNMENTS: SimpleNamespace(handle=reassignments.alter),
             ApiKey.LIST_PARTITION_REASSIGNMENTS: SimpleNamespace(handle=reassignments.list),
             ApiKey.ALTER_PARTITION: SimpleNamespace(handle=of_brokers.alter_partition),
+            ApiKey.UPDATE_FEATURES: UpdateFeaturesHandler(is_controller),
             ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: SimpleNamespace(handle=users.describe),
             ApiKey.ALTER_USER_SCRAM_CREDENTIALS: SimpleNamespace(handle=users.alter),
             ApiKey.CONTROLLED_SHUTDOWN: SimpleNamespace(handle=of_brokers.shut_down),

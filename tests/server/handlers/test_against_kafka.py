@@ -119,6 +119,34 @@ def test_features_are_told_alike(twins, version) -> None:
     assert klog.zk_migration_ready == kafka.zk_migration_ready
 
 
+@pytest.mark.parametrize("version", [0, 1])
+def test_updates_of_features_are_refused_alike(twins, version) -> None:
+    updates = [
+        {"feature": f"{name}{level}{way}" if name else "", "max_version_level": level, "upgrade_type": way}
+        for name in ("x", "metadata.version", "")
+        for level in (1, 0, -1)
+        for way in (1, 2, 3, 9)
+    ]
+    updates.append({"feature": "twice", "max_version_level": 1, "upgrade_type": 1})
+    updates.append({"feature": "twice", "max_version_level": 0, "upgrade_type": 1})
+    asked = [{**each, "allow_downgrade": each["upgrade_type"] == 2} for each in updates]
+    kafka, klog = twins.ask(ApiKey.UPDATE_FEATURES, version, feature_updates=asked)
+    assert (klog.error_code, klog.error_message) == (kafka.error_code, kafka.error_message) == (0, None)
+    messages = [
+        {each.feature: (each.error_code, each.error_message) for each in one.results} for one in (kafka, klog)
+    ]
+    assert len(messages[0]) > 20
+    assert messages[1] == messages[0]
+
+
+def test_only_the_controller_updates_features() -> None:
+    elsewhere = AdminCluster(elected=False)
+    answer = elsewhere.ask(
+        ApiKey.UPDATE_FEATURES, 1, feature_updates=[{"feature": "x", "max_version_level": 1}]
+    )
+    assert (answer.error_code, answer.results) == (41, ())
+
+
 @pytest.mark.parametrize("version", create.VERSIONS)
 def test_topics_are_created_alike(twins, version) -> None:
     topics = [

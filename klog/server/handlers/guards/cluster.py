@@ -63,6 +63,10 @@ def _top_with_message(request: Request, _wanted: Entity) -> Struct:
     return {"error_code": _REFUSED, "error_message": not_authorized(request)}
 
 
+def _top_with_default_message(_request: Request, _wanted: Entity) -> Struct:
+    return {"error_code": _REFUSED, "error_message": _MESSAGES[_REFUSED]}
+
+
 def _leader_and_isr(_request: Request, wanted: Entity) -> Struct:
     topics = [
         {
@@ -228,6 +232,7 @@ GUARDS: Final[Mapping[int, Guard]] = {
     ApiKey.CONTROLLED_SHUTDOWN: _needs(AclOperation.CLUSTER_ACTION, _top),
     ApiKey.ALTER_PARTITION: _needs(AclOperation.CLUSTER_ACTION, _top),
     ApiKey.ALLOCATE_PRODUCER_IDS: _needs(AclOperation.CLUSTER_ACTION, _top),
+    ApiKey.UPDATE_FEATURES: _needs(AclOperation.ALTER, _top_with_default_message),
     ApiKey.DESCRIBE_ACLS: _needs(AclOperation.DESCRIBE, _top_with_message),
     ApiKey.CREATE_ACLS: _needs(AclOperation.ALTER, _acl_creations),
     ApiKey.DELETE_ACLS: _needs(AclOperation.ALTER, _acl_deletions),
