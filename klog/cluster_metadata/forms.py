@@ -13,11 +13,15 @@ OnProblem: TypeAlias = Callable[[KlogError], None]
 
 
 class Reading(NamedTuple):
-    """A cluster, the kind of form that it was read from, and what else there is to know, in sentences."""
+    """A cluster, the kind of form that it was read from, and what else there is to know, in sentences.
+
+    `details` say what was read, `notes` what may be missing.
+    """
 
     cluster: Cluster
     form: str
     notes: tuple[str, ...] = ()
+    details: tuple[str, ...] = ()
 
 
 class Held(NamedTuple):
