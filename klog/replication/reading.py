@@ -18,7 +18,7 @@ from klog.replication.partition import CONSUMER, Partition, PartitionError, Repl
 from klog.replication.purgatory import DelayedOperation
 from klog.storage.log.cold_reads import ColdReadError
 from klog.storage.log.partition_log import PartitionLog
-from klog.storage.log.reading import OffsetOutOfRangeError, Read
+from klog.storage.log.reading import NegativeSizeError, OffsetOutOfRangeError, Read
 
 NO_EPOCH: Final = -1
 NO_REPLICA: Final = -1
@@ -125,9 +125,10 @@ def read_all(
         read = found.read
         if read is not None and found.diverging is None and found.preferred_replica == NO_REPLICA:
             total += read.size
-            left_bytes = max(left_bytes - read.size, 0)
+            left_bytes -= read.size
         else:
             answer_now = True
+        left_bytes = max(left_bytes, 0)  # also a limit that was negative: it fails the first read only
     return Reads(fetched, total, answer_now or total >= limits.min_bytes)
 
 
@@ -204,6 +205,8 @@ def read_one(
         return Fetched(entry, ErrorCode.OFFSET_OUT_OF_RANGE)
     except (OSError, StorageError):
         return Fetched(entry, ErrorCode.KAFKA_STORAGE_ERROR)
+    except NegativeSizeError:
+        return Fetched(entry, ErrorCode.UNKNOWN_SERVER_ERROR)
     except KlogError:
         return Fetched(entry, ErrorCode.CORRUPT_MESSAGE)
     finally:

@@ -187,7 +187,7 @@ def content(records: memoryview, *, with_times: bool = True) -> list[tuple]:
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("topic", ["plain", "transactions", "large", "empty", "refused", "to-zstd", "zstd"])
 def test_answers_without_compression_are_the_same_bytes(twins: Twins, topic: str, version: int) -> None:
-    last = only_partition(0, twins.fetch(0, (topic, wants(10**9)))[0]).high_watermark
+    last = only_partition(0, twins.fetch(0, (topic, wants(0)))[0]).high_watermark
     offsets = {0, 1, 2, 3, 5, 6, 100, 229, 230, 400, last - 1, last, last + 1, -1}
     if topic == "transactions":
         offsets -= {2, 5, 8}  # markers: see above
@@ -232,6 +232,31 @@ def test_sizes_of_several_partitions(twins: Twins, version: int) -> None:
             asked = [(topic, wants(0, part_bytes)) for topic in topics]
             kafka, ours = twins.fetch(version, *asked, max_bytes=max_bytes)
             assert ours == kafka, (max_bytes, part_bytes)
+
+
+@pytest.mark.parametrize("version", [*VERSIONS, 4, 11])
+def test_negative_sizes_fail_the_read_of_records(twins: Twins, version: int) -> None:
+    last = only_partition(0, twins.fetch(0, ("plain", wants(0)))[0]).high_watermark
+    for offset in (0, 5, last, last + 1):
+        for part_bytes in (-1, -(2**31)):
+            kafka, ours = twins.fetch(version, ("plain", wants(offset, part_bytes)))
+            assert ours == kafka, (offset, part_bytes)
+            failed = only_partition(version, kafka).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+            assert failed == (offset < last)
+    for max_bytes in (-1, -1000):
+        asked = [(topic, wants(0, part_bytes)) for topic in ("plain", "large") for part_bytes in (-5, 1000)]
+        for topics in ([asked[0], asked[3]], [asked[1], asked[3]], [asked[1], asked[2]]):
+            kafka, ours = twins.fetch(version, *topics, max_bytes=max_bytes)
+            assert ours == kafka, (topics, max_bytes)
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_a_first_batch_that_is_too_large_is_answered_without_waiting(twins: Twins, version: int) -> None:
+    """Kafka counts the part of it that it could send, and klog must not make the consumer wait either."""
+    for part_bytes in (1, 1000):
+        kafka, ours = twins.fetch(version, ("large", wants(0, part_bytes)), max_wait_ms=25_000)
+        assert ours == kafka
+        assert only_partition(version, ours).records == b""
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -18,6 +18,10 @@ class OffsetOutOfRangeError(KlogError):
     """An offset that the log does not hold (OFFSET_OUT_OF_RANGE)."""
 
 
+class NegativeSizeError(KlogError):
+    """A read of less than no bytes, which Kafka answers with UNKNOWN_SERVER_ERROR."""
+
+
 class Read(NamedTuple):
     """Batches as a range of a file. The first one holds the offset; a size limit may cut the last one.
 
@@ -53,7 +57,12 @@ def find_range(
     at_least_one: bool,
     may_wait: bool = True,
 ) -> FileRange | None:
-    """Bytes from the batch that holds `offset` (or the next one) up to `limit_offset`; None without any."""
+    """Bytes from the batch that holds `offset` (or the next one) up to `limit_offset`; None without any.
+
+    Raises `NegativeSizeError`.
+    """
+    if max_bytes < 0:
+        raise NegativeSizeError(f"a read of {max_bytes} bytes was asked for")
     for number in range(segments.floor(offset), len(segments)):
         segment = segments[number]
         if segment.base_offset >= limit_offset:

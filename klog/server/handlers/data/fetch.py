@@ -74,7 +74,9 @@ _NO_RECORDS: Final = b""
 _LOADS_MAX: Final = 64  # more than the pages that the search in one index looks at
 
 # Errors that this broker causes. The others come from metadata or from the client's position.
-_FAILURES: Final = frozenset((ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.CORRUPT_MESSAGE))
+_FAILURES: Final = frozenset(
+    (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.CORRUPT_MESSAGE, ErrorCode.UNKNOWN_SERVER_ERROR)
+)
 _NO_ERROR: Final = int(ErrorCode.NONE)
 
 
