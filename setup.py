@@ -48,7 +48,6 @@ COMPILED_MODULES = (
     "kernel/columns.py",
     "metadata/cache.py",
     "protocol/channel.py",
-    "protocol/fetch_request.py",
     "protocol/fetch_response.py",
     "protocol/messages.py",
     "protocol/primitives.py",

@@ -1,4 +1,4 @@
-"""Fetch requests, versions 0 to 17, by hand.
+"""Fetch requests, versions 0 to 17.
 
 Rules: FetchRequest of Kafka's message schemas, KIP-74 (sizes, version 3), KIP-227 (sessions, 7), KIP-320
 (leader epochs, 9), KIP-392 (rack, 11), KIP-595 (last fetched epoch, 12), KIP-516 (topic ids instead of names,
@@ -7,43 +7,17 @@ Rules: FetchRequest of Kafka's message schemas, KIP-74 (sizes, version 3), KIP-2
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from klog.protocol.errors import MalformedMessageError, UnencodableMessageError
-from klog.protocol.primitives import (
-    INT32,
-    Buffer,
-    end_of,
-    read_int32,
-    read_items,
-    read_name,
-    read_string,
-    read_tags,
-    write_bytes_size,
-    write_string,
-    write_tags,
-)
+from klog.protocol.message_tables import Message, Part, Struct
+from klog.protocol.primitives import Buffer
 
 FLEXIBLE_FROM: Final = 12
 TOPIC_IDS_FROM: Final = 13
-_CLUSTER_TAG: Final = 0
-_REPLICA_TAG: Final = 1
-_REPLICA_STATE: Final = struct.Struct(">iq")
-
 _UNLIMITED: Final = 0x7FFFFFFF  # what versions before 3 have instead of a limit
-
-_HEAD_V0: Final = struct.Struct(">ii")  # max wait, min bytes
-_HEAD_V3: Final = struct.Struct(">iii")  # and max bytes
-_HEAD_V4: Final = struct.Struct(">iiib")  # max wait, min bytes, max bytes, isolation level
-_HEAD_V7: Final = struct.Struct(">iiibii")  # and session id, session epoch
-
-_PARTITION_V4: Final = struct.Struct(">iqi")  # partition, fetch offset, max bytes
-_PARTITION_V5: Final = struct.Struct(">iqqi")  # with log start offset
-_PARTITION_V9: Final = struct.Struct(">iiqqi")  # with current leader epoch
-_PARTITION_V12: Final = struct.Struct(">iiqiqi")  # with last fetched epoch
+_NO_REPLICA: Final = (-1, -1)
 
 
 class FetchPartition(NamedTuple):
@@ -92,181 +66,69 @@ class FetchRequest(NamedTuple):
     replica_epoch: int = -1
     cluster_id: str | None = None
 
+    @property
+    def replica_state(self) -> tuple[int, int]:
+        """Id and epoch of the replica, which are one field from version 15 on."""
+        return self.replica_id, self.replica_epoch
+
+
+def _request(
+    replica_id: int,
+    replica_state: tuple[int, int],
+    forgotten: list[ForgottenTopic] | None,
+    **others: Any,  # noqa: ANN401 (the other fields)
+) -> FetchRequest:
+    replica_id, epoch = (replica_id, -1) if replica_state == _NO_REPLICA else replica_state
+    return FetchRequest(**others, forgotten=forgotten or [], replica_id=replica_id, replica_epoch=epoch)
+
+
+TOPIC: Final = (
+    Part("name", "string", until=TOPIC_IDS_FROM - 1),
+    Part("topic_id", "topic_id", since=TOPIC_IDS_FROM),
+)
+_PARTITION: Final = Struct(
+    FetchPartition,
+    (
+        Part("partition", "int32"),
+        Part("current_leader_epoch", "int32", since=9, default=-1),
+        Part("fetch_offset", "int64"),
+        Part("last_fetched_epoch", "int32", since=12, default=-1),
+        Part("log_start_offset", "int64", since=5, default=-1),
+        Part("max_bytes", "int32"),
+    ),
+)
+_TOPICS: Final = Struct(FetchTopic, (*TOPIC, Part("partitions", _PARTITION, array=list)))
+_FORGOTTEN: Final = Struct(ForgottenTopic, (*TOPIC, Part("partitions", "int32", array=list)))
+_REPLICA: Final = Struct(tuple, (Part("replica_id", "int32"), Part("replica_epoch", "int64")))
+_MESSAGE: Final = Message(
+    "Fetch request",
+    FLEXIBLE_FROM,
+    Struct(
+        _request,
+        (
+            Part("replica_id", "int32", until=14, default=-1),
+            Part("max_wait_ms", "int32"),
+            Part("min_bytes", "int32"),
+            Part("max_bytes", "int32", since=3, default=_UNLIMITED),
+            Part("isolation_level", "int8", since=4, default=0),
+            Part("session_id", "int32", since=7, default=0),
+            Part("session_epoch", "int32", since=7, default=-1),
+            Part("topics", _TOPICS, array=list),
+            Part("forgotten", _FORGOTTEN, since=7, array=list),
+            Part("rack_id", "string", since=11, default=""),
+            Part("cluster_id", "string", since=12, nullable=True, tag=0),
+            Part("replica_state", _REPLICA, since=15, tag=1, default=_NO_REPLICA),
+        ),
+    ),
+)
+
 
 def decode_fetch_request(version: int, body: Buffer) -> FetchRequest:
     """Raises MalformedMessageError."""
-    try:
-        return _decode(version, body)
-    except (struct.error, IndexError) as error:
-        raise MalformedMessageError("the Fetch request ends too early") from error
-
-
-def _decode(version: int, body: Buffer) -> FetchRequest:
-    flexible = version >= FLEXIBLE_FROM
-    replica_id, position = (-1, 0) if version >= 15 else read_int32(body, 0)
-    session_id, session_epoch = 0, -1
-    if version >= 7:
-        wait, least, most, isolation, session_id, session_epoch = _HEAD_V7.unpack_from(body, position)
-        position += _HEAD_V7.size
-    elif version >= 4:
-        wait, least, most, isolation = _HEAD_V4.unpack_from(body, position)
-        position += _HEAD_V4.size
-    else:
-        wait, least, most, isolation, position = _read_first_head(version, body, position)
-    topics, position = _read_topics(version, flexible, body, position)
-    forgotten: list[ForgottenTopic] = []
-    if version >= 7:
-        forgotten, position = _read_forgotten(version, flexible, body, position)
-    rack_id, position = read_name(body, position, flexible) if version >= 11 else ("", position)
-    replica_epoch, cluster_id = -1, None
-    tags = read_tags(body, position)[0] if flexible else None
-    if tags:
-        if _CLUSTER_TAG in tags:
-            cluster_id = read_string(body, tags[_CLUSTER_TAG], True)[0]
-        if version >= 15 and _REPLICA_TAG in tags:
-            replica_id, replica_epoch = _REPLICA_STATE.unpack_from(body, tags[_REPLICA_TAG])
-    return FetchRequest(
-        wait,
-        least,
-        most,
-        isolation,
-        topics,
-        session_id,
-        session_epoch,
-        forgotten,
-        rack_id,
-        replica_id,
-        replica_epoch,
-        cluster_id,
-    )
-
-
-def _read_first_head(version: int, body: Buffer, position: int) -> tuple[int, int, int, int, int]:
-    """The fields of `_HEAD_V4` with the defaults of older versions, and the position after them."""
-    if version == 3:
-        return *_HEAD_V3.unpack_from(body, position), 0, position + _HEAD_V3.size
-    return *_HEAD_V0.unpack_from(body, position), _UNLIMITED, 0, position + _HEAD_V0.size
-
-
-def _read_topic(
-    version: int, flexible: bool, body: Buffer, position: int
-) -> tuple[str | None, UUID | None, int]:
-    if version >= TOPIC_IDS_FROM:
-        end = end_of(body, position, 16)
-        return None, UUID(bytes=bytes(body[position:end])), end
-    name, position = read_name(body, position, flexible)
-    return name, None, position
-
-
-def _read_topics(version: int, flexible: bool, body: Buffer, position: int) -> tuple[list[FetchTopic], int]:
-    count, position = read_items(body, position, flexible)
-    topics = []
-    for _ in range(count):
-        name, topic_id, position = _read_topic(version, flexible, body, position)
-        partition_count, position = read_items(body, position, flexible)
-        partitions = []
-        for _ in range(partition_count):
-            partition, position = _read_partition(version, body, position)
-            partitions.append(partition)
-            if flexible:
-                position = _skip_tags(body, position)
-        if flexible:
-            position = _skip_tags(body, position)
-        topics.append(FetchTopic(name, topic_id, partitions))
-    return topics, position
-
-
-def _read_partition(version: int, body: Buffer, position: int) -> tuple[FetchPartition, int]:
-    if version >= 12:
-        return FetchPartition._make(
-            _PARTITION_V12.unpack_from(body, position)
-        ), position + _PARTITION_V12.size
-    if version >= 9:
-        index, epoch, offset, start, most = _PARTITION_V9.unpack_from(body, position)
-        return FetchPartition(index, epoch, offset, -1, start, most), position + _PARTITION_V9.size
-    if version >= 5:
-        index, offset, start, most = _PARTITION_V5.unpack_from(body, position)
-        return FetchPartition(index, -1, offset, -1, start, most), position + _PARTITION_V5.size
-    index, offset, most = _PARTITION_V4.unpack_from(body, position)
-    return FetchPartition(index, -1, offset, -1, -1, most), position + _PARTITION_V4.size
-
-
-def _read_forgotten(
-    version: int, flexible: bool, body: Buffer, position: int
-) -> tuple[list[ForgottenTopic], int]:
-    count, position = read_items(body, position, flexible)
-    forgotten = []
-    for _ in range(count):
-        name, topic_id, position = _read_topic(version, flexible, body, position)
-        partition_count, position = read_items(body, position, flexible)
-        end = end_of(body, position, 4 * partition_count)
-        partitions = list(struct.unpack_from(f">{partition_count}i", body, position))
-        position = _skip_tags(body, end) if flexible else end
-        forgotten.append(ForgottenTopic(name, topic_id, partitions))
-    return forgotten, position
-
-
-def _skip_tags(body: Buffer, position: int) -> int:
-    return position + 1 if body[position] == 0 else read_tags(body, position)[1]
+    request: FetchRequest = _MESSAGE.read(version, body)
+    return request
 
 
 def encode_fetch_request(version: int, request: FetchRequest) -> bytes:
     """The body. Raises UnencodableMessageError."""
-    try:
-        return _encode(version, request)
-    except (struct.error, AttributeError) as error:
-        raise UnencodableMessageError(f"a Fetch request that does not fit its wire types: {error}") from error
-
-
-def _encode(version: int, request: FetchRequest) -> bytes:
-    flexible = version >= FLEXIBLE_FROM
-    parts = [] if version >= 15 else [INT32.pack(request.replica_id)]
-    if version >= 7:
-        parts.append(_HEAD_V7.pack(*request[:4], request.session_id, request.session_epoch))
-    elif version >= 4:
-        parts.append(_HEAD_V4.pack(*request[:4]))
-    else:
-        parts.append(_HEAD_V3.pack(*request[:3]) if version == 3 else _HEAD_V0.pack(*request[:2]))
-    end = b"\0" if flexible else b""
-    parts.append(write_bytes_size(len(request.topics), flexible))
-    for topic in request.topics:
-        parts += (_topic(version, flexible, topic), write_bytes_size(len(topic.partitions), flexible))
-        parts += [_partition(version, partition) + end for partition in topic.partitions]
-        parts.append(end)
-    if version >= 7:
-        parts.append(write_bytes_size(len(request.forgotten), flexible))
-        for gone in request.forgotten:
-            parts += (_topic(version, flexible, gone), write_bytes_size(len(gone.partitions), flexible))
-            parts.append(struct.pack(f">{len(gone.partitions)}i", *gone.partitions) + end)
-    if version >= 11:
-        parts.append(write_string(request.rack_id, flexible))
-    if flexible:
-        parts.append(write_tags(_tags(version, request)))
-    return b"".join(parts)
-
-
-def _tags(version: int, request: FetchRequest) -> list[tuple[int, bytes]]:
-    tags = []
-    if request.cluster_id is not None:
-        tags.append((_CLUSTER_TAG, write_string(request.cluster_id, True)))
-    if version >= 15 and (request.replica_id, request.replica_epoch) != (-1, -1):
-        state = _REPLICA_STATE.pack(request.replica_id, request.replica_epoch) + b"\0"
-        tags.append((_REPLICA_TAG, state))
-    return tags
-
-
-def _topic(version: int, flexible: bool, topic: FetchTopic | ForgottenTopic) -> bytes:
-    if version < TOPIC_IDS_FROM:
-        return write_string(topic.name or "", flexible)
-    return bytes(16) if topic.topic_id is None else topic.topic_id.bytes
-
-
-def _partition(version: int, partition: FetchPartition) -> bytes:
-    index, epoch, offset, fetched_epoch, start, most = partition
-    if version >= 12:
-        return _PARTITION_V12.pack(index, epoch, offset, fetched_epoch, start, most)
-    if version >= 9:
-        return _PARTITION_V9.pack(index, epoch, offset, start, most)
-    if version >= 5:
-        return _PARTITION_V5.pack(index, offset, start, most)
-    return _PARTITION_V4.pack(index, offset, most)
+    return b"".join(_MESSAGE.write(version, request))

@@ -1,7 +1,7 @@
 """Reads and writes Fetch responses, versions 0 to 17: buffers with file slices between them, not copied.
 
 Rules: FetchResponse of Kafka's message schemas; the KIPs that fetch_request names, and KIP-951 (endpoints
-of new leaders, version 16).
+of new leaders, version 16). Writing is by hand, because brokers do it most: records stay files.
 """
 
 from __future__ import annotations
@@ -12,32 +12,12 @@ from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from klog.formats.epochs import EpochEnd
-from klog.protocol.errors import MalformedMessageError, UnencodableMessageError
-from klog.protocol.fetch_request import FLEXIBLE_FROM, TOPIC_IDS_FROM
+from klog.protocol.errors import UnencodableMessageError
+from klog.protocol.fetch_request import FLEXIBLE_FROM, TOPIC, TOPIC_IDS_FROM
 from klog.protocol.file_slice import BodyPart, FileSlice, LazyBytes
-from klog.protocol.leader_hints import (
-    NO_HINT,
-    LeaderHint,
-    NodeEndpoint,
-    endpoints_of_tag,
-    leader_of_tag,
-    leader_tag,
-    nodes_tag,
-)
-from klog.protocol.primitives import (
-    INT32,
-    Buffer,
-    end_of,
-    read_bytes,
-    read_count,
-    read_int32,
-    read_items,
-    read_name,
-    read_tags,
-    write_bytes_size,
-    write_string,
-    write_tags,
-)
+from klog.protocol.leader_hints import LEADER, NO_HINT, NODE, LeaderHint, NodeEndpoint, leader_tag, nodes_tag
+from klog.protocol.message_tables import Message, Part, Struct
+from klog.protocol.primitives import INT32, Buffer, write_bytes_size, write_string, write_tags
 
 _DIVERGING_TAG: Final = 0
 _LEADER_TAG: Final = 1
@@ -49,6 +29,7 @@ _PARTITION_V5: Final = struct.Struct(">ihqqq")  # and log start offset
 _PARTITION_V0: Final = struct.Struct(">ih")  # index, error
 _ABORTED: Final = struct.Struct(">qq")
 _EPOCH_END: Final = struct.Struct(">iq")
+_EPOCH: Final = Struct(EpochEnd, (Part("epoch", "int32"), Part("end_offset", "int64")))
 
 Records: TypeAlias = BodyPart | Sequence[BodyPart] | None
 AbortedTransactions: TypeAlias = Sequence[tuple[int, int]] | None
@@ -256,96 +237,44 @@ def answer_template(
     return AnswerTemplate(version, layout, before_session, before_offsets, before_size, 3 * end)
 
 
+_ABORTED_TRANSACTION: Final = Struct(tuple, (Part("producer_id", "int64"), Part("first_offset", "int64")))
+_PARTITION: Final = Struct(
+    PartitionFetched,
+    (
+        Part("partition", "int32"),
+        Part("error_code", "int16"),
+        Part("high_watermark", "int64"),
+        Part("last_stable_offset", "int64", since=4, default=-1),
+        Part("log_start_offset", "int64", since=5, default=-1),
+        Part("aborted_transactions", _ABORTED_TRANSACTION, since=4, array=list, nullable=True),
+        Part("preferred_read_replica", "int32", since=11, default=-1),
+        Part("records", "view"),
+        Part("diverging_epoch", _EPOCH, since=12, tag=_DIVERGING_TAG, default=NOT_DIVERGING),
+        Part("current_leader", LEADER, since=12, tag=_LEADER_TAG, default=NO_HINT),
+    ),
+)
+_MESSAGE: Final = Message(
+    "Fetch response",
+    FLEXIBLE_FROM,
+    Struct(
+        FetchResponse,
+        (
+            Part("throttle_time_ms", "int32", since=1, default=0),
+            Part("error_code", "int16", since=7, default=0),
+            Part("session_id", "int32", since=7, default=0),
+            Part(
+                "topics",
+                Struct(TopicFetched, (*TOPIC, Part("partitions", _PARTITION, array=list))),
+                array=list,
+            ),
+            Part("node_endpoints", NODE, since=FLEXIBLE_FROM, array=tuple, tag=_NODES_TAG, default=()),
+        ),
+    ),
+    copies=False,
+)
+
+
 def decode_fetch_response(version: int, body: Buffer) -> FetchResponse:
     """The response with records as slices of the body (views of a view). Raises MalformedMessageError."""
-    try:
-        return _decode(version, body)
-    except (struct.error, IndexError) as error:
-        raise MalformedMessageError("the Fetch response ends too early") from error
-
-
-def _decode(version: int, body: Buffer) -> FetchResponse:
-    flexible = version >= FLEXIBLE_FROM
-    error_code = session_id = 0
-    if version >= 7:
-        throttle_time_ms, error_code, session_id = _HEAD_V7.unpack_from(body, 0)
-        position = _HEAD_V7.size
-    else:
-        throttle_time_ms, position = read_int32(body, 0) if version else (0, 0)
-    count, position = read_items(body, position, flexible)
-    topics = []
-    for _ in range(count):
-        topic, position = _read_topic(version, flexible, body, position)
-        topics.append(topic)
-    nodes: tuple[NodeEndpoint, ...] = ()
-    if flexible:
-        nodes = endpoints_of_tag(body, read_tags(body, position)[0].get(_NODES_TAG))
-    return FetchResponse(topics, error_code, session_id, throttle_time_ms, nodes)
-
-
-def _read_topic(version: int, flexible: bool, body: Buffer, position: int) -> tuple[TopicFetched, int]:
-    name: str | None = None
-    topic_id: UUID | None = None
-    if version >= TOPIC_IDS_FROM:
-        end = end_of(body, position, 16)
-        topic_id = UUID(bytes=bytes(body[position:end]))
-        position = end
-    else:
-        name, position = read_name(body, position, flexible)
-    count, position = read_items(body, position, flexible)
-    partitions = []
-    for _ in range(count):
-        partition, position = _read_partition(version, flexible, body, position)
-        partitions.append(partition)
-    if flexible:
-        position = read_tags(body, position)[1]
-    return TopicFetched(name, topic_id, partitions), position
-
-
-def _read_partition(
-    version: int, flexible: bool, body: Buffer, position: int
-) -> tuple[PartitionFetched, int]:
-    last_stable_offset = log_start_offset = -1
-    aborted: list[tuple[int, int]] | None = None
-    layout = _PARTITION_V5 if version >= 5 else _PARTITION_V4 if version == 4 else _PARTITION_V1
-    index, error, high_watermark, *others = layout.unpack_from(body, position)
-    position += layout.size
-    if version >= 4:
-        last_stable_offset, log_start_offset = others if version >= 5 else (*others, -1)
-        aborted, position = _read_aborted(flexible, body, position)
-    replica, position = read_int32(body, position) if version >= 11 else (-1, position)
-    records, position = read_bytes(body, position, flexible)
-    diverging, leader = NOT_DIVERGING, NO_HINT
-    if flexible:
-        tags, position = read_tags(body, position)
-        if tags:
-            if _DIVERGING_TAG in tags:
-                diverging = EpochEnd(*_EPOCH_END.unpack_from(body, tags[_DIVERGING_TAG]))
-            leader = leader_of_tag(body, tags.get(_LEADER_TAG))
-    fetched = PartitionFetched(
-        index,
-        error,
-        high_watermark,
-        last_stable_offset,
-        log_start_offset,
-        aborted,
-        replica,
-        records,
-        diverging,
-        leader,
-    )
-    return fetched, position
-
-
-def _read_aborted(flexible: bool, body: Buffer, position: int) -> tuple[list[tuple[int, int]] | None, int]:
-    count, position = read_count(body, position, flexible)
-    if count is None:
-        return None, position
-    aborted = []
-    for _ in range(count):
-        producer_id, first_offset = _ABORTED.unpack_from(body, position)
-        aborted.append((producer_id, first_offset))
-        position += _ABORTED.size
-        if flexible:
-            position = read_tags(body, position)[1]
-    return aborted, position
+    response: FetchResponse = _MESSAGE.read(version, body)
+    return response

@@ -5,18 +5,8 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
-from klog.protocol.primitives import (
-    Buffer,
-    end_of,
-    read_int32,
-    read_items,
-    read_name,
-    read_string,
-    read_tags,
-    write_bytes_size,
-    write_string,
-    write_tags,
-)
+from klog.protocol.message_tables import Part, Struct
+from klog.protocol.primitives import write_bytes_size, write_string, write_tags
 
 _LEADER: Final = struct.Struct(">ii")
 _INT32: Final = struct.Struct(">i")
@@ -46,14 +36,6 @@ def leader_tag(leader: LeaderHint) -> bytes:
     return _LEADER.pack(*leader) + b"\0"
 
 
-def leader_of_tag(body: Buffer, start: int | None) -> LeaderHint:
-    """The leader at a tagged field's value; none if the field is absent. Raises MalformedMessageError."""
-    if start is None:
-        return NO_HINT
-    end_of(body, start, _LEADER.size)
-    return LeaderHint(*_LEADER.unpack_from(body, start))
-
-
 def nodes_tag(tag: int, nodes: tuple[NodeEndpoint, ...]) -> bytes:
     """A response's closing section of tagged fields with the nodes in it (empty without nodes)."""
     if not nodes:
@@ -70,17 +52,13 @@ def nodes_tag(tag: int, nodes: tuple[NodeEndpoint, ...]) -> bytes:
     return write_tags([(tag, b"".join(parts))])
 
 
-def endpoints_of_tag(body: Buffer, start: int | None) -> tuple[NodeEndpoint, ...]:
-    """The nodes at a tagged field's value; none if the field is absent. Raises MalformedMessageError."""
-    if start is None:
-        return ()
-    count, position = read_items(body, start, True)
-    nodes = []
-    for _ in range(count):
-        node_id, position = read_int32(body, position)
-        host, position = read_name(body, position, True)
-        port, position = read_int32(body, position)
-        rack, position = read_string(body, position, True)
-        position = read_tags(body, position)[1]
-        nodes.append(NodeEndpoint(node_id, host, port, rack))
-    return tuple(nodes)
+LEADER: Final = Struct(LeaderHint, (Part("leader_id", "int32"), Part("leader_epoch", "int32")))
+NODE: Final = Struct(
+    NodeEndpoint,
+    (
+        Part("node_id", "int32"),
+        Part("host", "string"),
+        Part("port", "int32"),
+        Part("rack", "string", nullable=True),
+    ),
+)

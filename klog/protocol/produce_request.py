@@ -1,4 +1,4 @@
-"""Reads and writes Produce requests, versions 0 to 11. Written by hand, because brokers read them most.
+"""Reads and writes Produce requests, versions 0 to 11. Usual ones are read by hand: brokers read them most.
 
 Rules: ProduceRequest of Kafka's message schemas. Records are views into the frame, so that offsets can be
 set in place if the frame is writable; nothing is copied. Version 3 added the transactional id, 9 the
@@ -8,26 +8,12 @@ compact types. Versions 0 to 2 carry message sets of magic 0 and 1, which the lo
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from klog.protocol.errors import MalformedMessageError, UnencodableMessageError
-from klog.protocol.primitives import (
-    INT32,
-    UVARINT_MAX_BYTES,
-    read_bytes,
-    read_items,
-    read_name,
-    read_string,
-    read_tags,
-    read_uvarint,
-    text_of,
-    write_bytes_size,
-    write_string,
-)
+from klog.protocol.message_tables import Message, Part, Struct
+from klog.protocol.primitives import UVARINT_MAX_BYTES, read_uvarint, text_of
 
 FLEXIBLE_FROM: Final = 9
-_ACKS_TIMEOUT: Final = struct.Struct(">hi")
 
 Records: TypeAlias = memoryview | None
 PartitionRecords: TypeAlias = tuple[int, Records]
@@ -47,42 +33,9 @@ class ProduceRequest(NamedTuple):
 
 def decode_produce_request(version: int, body: memoryview) -> ProduceRequest:
     """Raises MalformedMessageError."""
-    try:
-        if version >= FLEXIBLE_FROM:
-            return _decode_usual(body) or _decode_flexible(body)
-        return _decode_classic(version, body)
-    except (struct.error, IndexError) as error:
-        raise MalformedMessageError("the Produce request ends too early") from error
-
-
-def _decode_classic(version: int, body: memoryview) -> ProduceRequest:
-    transactional_id, position = read_string(body, 0, False) if version >= 3 else (None, 0)
-    acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(body, position)
-    count, position = read_items(body, position + 6, False)
-    topics = []
-    for _ in range(count):
-        name, position = read_name(body, position, False)
-        partition_count, position = read_items(body, position, False)
-        partitions: list[PartitionRecords] = []
-        for _ in range(partition_count):
-            index, size = _INDEX_SIZE.unpack_from(body, position)
-            start = position + 8
-            position = start + size
-            if size > 0:
-                records = body[start:position]
-                if len(records) != size:
-                    raise MalformedMessageError("records that end after the request", position_bytes=start)
-                partitions.append((index, records))
-            elif size < 0:
-                position = start
-                partitions.append((index, None))
-            else:
-                partitions.append((index, body[start:start]))
-        topics.append((name, partitions))
-    return ProduceRequest(transactional_id, acks, timeout_ms, topics)
-
-
-_INDEX_SIZE: Final = struct.Struct(">ii")
+    usual = _decode_usual(body) if version >= FLEXIBLE_FROM else None
+    request: ProduceRequest = usual or _MESSAGE.read(version, body)
+    return request
 
 
 def _decode_usual(body: memoryview) -> ProduceRequest | None:
@@ -118,60 +71,24 @@ _ONE_ITEM: Final = 2
 _NO_TAGS: Final = b"\0\0\0"  # of the partition, the topic and the request
 
 
-def _decode_flexible(body: memoryview) -> ProduceRequest:
-    transactional_id, position = read_string(body, 0, True)
-    acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(body, position)
-    count, position = read_items(body, position + 6, True)
-    topics = []
-    for _ in range(count):
-        name, position = read_name(body, position, True)
-        partition_count, position = read_items(body, position, True)
-        partitions: list[PartitionRecords] = []
-        for _ in range(partition_count):
-            index = INT32.unpack_from(body, position)[0]
-            records, position = read_bytes(body, position + 4, True)
-            position = _skip_tags(body, position)
-            partitions.append((index, records))  # type: ignore[arg-type]  # a slice of a view is a view
-        position = _skip_tags(body, position)
-        topics.append((name, partitions))
-    _skip_tags(body, position)
-    return ProduceRequest(transactional_id, acks, timeout_ms, topics)
-
-
-def _skip_tags(body: memoryview, position: int) -> int:
-    return position + 1 if body[position] == 0 else read_tags(body, position)[1]
+_PARTITION: Final = Struct(tuple, (Part("index", "int32"), Part("records", "view")))
+_TOPIC: Final = Struct(tuple, (Part("name", "string"), Part("partitions", _PARTITION, array=list)))
+_MESSAGE: Final = Message(
+    "Produce request",
+    FLEXIBLE_FROM,
+    Struct(
+        ProduceRequest,
+        (
+            Part("transactional_id", "string", since=3, nullable=True),
+            Part("acks", "int16"),
+            Part("timeout_ms", "int32"),
+            Part("topics", _TOPIC, array=list),
+        ),
+    ),
+    copies=False,
+)
 
 
 def encode_produce_request(version: int, request: ProduceRequest) -> list[bytes | memoryview]:
     """The body as buffers; records are not copied. Raises UnencodableMessageError."""
-    flexible = version >= FLEXIBLE_FROM
-    end = b"\0" if flexible else b""
-    parts: list[bytes | memoryview] = []
-    try:
-        if version >= 3:
-            parts.append(write_string(request.transactional_id, flexible))
-        parts.append(_ACKS_TIMEOUT.pack(request.acks, request.timeout_ms))
-        parts.append(write_bytes_size(len(request.topics), flexible))
-        for name, partitions in request.topics:
-            parts += (write_string(name, flexible), write_bytes_size(len(partitions), flexible))
-            _append_partitions(parts, partitions, flexible)
-            parts.append(end)
-    except struct.error as error:
-        raise UnencodableMessageError(
-            f"a Produce request that does not fit its wire types: {error}"
-        ) from error
-    parts.append(end)
-    return parts
-
-
-def _append_partitions(
-    parts: list[bytes | memoryview], partitions: Sequence[PartitionRecords], flexible: bool
-) -> None:
-    for index, records in partitions:
-        parts.append(
-            INT32.pack(index) + write_bytes_size(None if records is None else len(records), flexible)
-        )
-        if records is not None:
-            parts.append(records)
-        if flexible:
-            parts.append(b"\0")
+    return _MESSAGE.write(version, request)

@@ -10,36 +10,13 @@ import struct
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from klog.protocol.errors import MalformedMessageError, UnencodableMessageError
-from klog.protocol.leader_hints import (
-    NO_HINT,
-    LeaderHint,
-    NodeEndpoint,
-    endpoints_of_tag,
-    leader_of_tag,
-    leader_tag,
-    nodes_tag,
-)
-from klog.protocol.primitives import (
-    INT32,
-    Buffer,
-    read_int32,
-    read_items,
-    read_name,
-    read_string,
-    read_tags,
-    write_bytes_size,
-    write_string,
-    write_tags,
-)
+from klog.protocol.errors import UnencodableMessageError
+from klog.protocol.leader_hints import LEADER, NO_HINT, NODE, LeaderHint, NodeEndpoint
+from klog.protocol.message_tables import Message, Part, Struct
+from klog.protocol.primitives import INT32, Buffer, write_bytes_size, write_string
 
 FLEXIBLE_FROM: Final = 9
-_LEADER_TAG: Final = 0
-_NODES_TAG: Final = 0
-_V0: Final = struct.Struct(">ihq")
-_V2: Final = struct.Struct(">ihqq")
-_V5: Final = struct.Struct(">ihqqq")
-_NO_ERRORS: Final = {True: b"\x01\x00", False: b"\0\0\0\0\xff\xff"}
+_NUMBERS: Final = struct.Struct(">ihqqq")
 
 
 class PartitionProduced(NamedTuple):
@@ -71,25 +48,25 @@ _ALL_NUMBERS_FROM: Final = 5
 
 def encode_produce_response(version: int, response: ProduceResponse) -> bytes:
     """The body. Raises UnencodableMessageError."""
-    try:
-        if version >= _ALL_NUMBERS_FROM and len(response.topics) == 1 and response[1:] == _NOTHING_MORE:
-            name, partitions = response.topics[0]
-            # The usual answer: only its numbers differ from the answer before.
-            if len(partitions) == 1 and partitions[0][5:] == _NO_COMPLAINT:
-                before, after = _usual_parts(version, name)
-                return before + _V5.pack(*partitions[0][:5]) + after
-        return _encode(version, response)
-    except struct.error as error:
-        raise UnencodableMessageError(
-            f"a Produce response that does not fit its wire types: {error}"
-        ) from error
+    if version >= _ALL_NUMBERS_FROM and len(response.topics) == 1 and response[1:] == _NOTHING_MORE:
+        name, partitions = response.topics[0]
+        # The usual answer: only its numbers differ from the answer before.
+        if len(partitions) == 1 and partitions[0][5:] == _NO_COMPLAINT:
+            before, after = _usual_parts(version, name)
+            try:
+                return before + _NUMBERS.pack(*partitions[0][:5]) + after
+            except struct.error as error:
+                raise UnencodableMessageError(
+                    f"a Produce response of a wrong type or size: {error}"
+                ) from error
+    return b"".join(_MESSAGE.write(version, response))
 
 
 @lru_cache(maxsize=1024)
 def _usual_parts(version: int, name: str) -> tuple[bytes, bytes]:
     """The bytes before and after the numbers of an answer for one partition without an error."""
-    numbers = _V5.pack(*PartitionProduced(0)[:5])
-    whole = _encode(version, ProduceResponse([(name, [PartitionProduced(0)])]))
+    numbers = _NUMBERS.pack(*PartitionProduced(0)[:5])
+    whole = b"".join(_MESSAGE.write(version, ProduceResponse([(name, [PartitionProduced(0)])])))
     flexible = version >= FLEXIBLE_FROM
     before = len(write_string(name, flexible)) + 2 * len(write_bytes_size(1, flexible))
     return whole[:before], whole[before + len(numbers) :]
@@ -110,108 +87,40 @@ def answer_template(version: int, topic: str, partition: int) -> AnswerTemplate:
     """The template for a version from 5 on. Raises UnencodableMessageError."""
     header = INT32.pack(0) + (b"\0" if version >= FLEXIBLE_FROM else b"")
     before, after = _usual_parts(version, topic)
-    body = header + before + _V5.pack(partition, 0, 0, -1, 0) + after
+    body = header + before + _NUMBERS.pack(partition, 0, 0, -1, 0) + after
     return AnswerTemplate(INT32.pack(len(body)) + body, INT32.size + len(header) + len(before))
 
 
-def _encode(version: int, response: ProduceResponse) -> bytes:
-    """Raises struct.error."""
-    flexible = version >= FLEXIBLE_FROM
-    parts = [write_bytes_size(len(response.topics), flexible)]
-    for name, partitions in response.topics:
-        parts += (write_string(name, flexible), write_bytes_size(len(partitions), flexible))
-        parts += [_partition(version, flexible, partition) for partition in partitions]
-        if flexible:
-            parts.append(b"\0")
-    if version >= 1:
-        parts.append(INT32.pack(response.throttle_time_ms))
-    if flexible:
-        parts.append(nodes_tag(_NODES_TAG, response.node_endpoints if version >= 10 else ()))
-    return b"".join(parts)
-
-
-def _partition(version: int, flexible: bool, partition: PartitionProduced) -> bytes:
-    if version >= 5:
-        head = _V5.pack(*partition[:5])
-    elif version >= 2:
-        head = _V2.pack(*partition[:4])
-    else:
-        head = _V0.pack(*partition[:3])
-    if version < 8:
-        return head
-    if partition.record_errors or partition.error_message is not None:
-        head += _errors(flexible, partition)
-    else:
-        head += _NO_ERRORS[flexible]
-    if not flexible:
-        return head
-    if version < 10 or partition.current_leader == NO_HINT:
-        return head + b"\0"
-    return head + write_tags([(_LEADER_TAG, leader_tag(partition.current_leader))])
-
-
-def _errors(flexible: bool, partition: PartitionProduced) -> bytes:
-    parts = [write_bytes_size(len(partition.record_errors), flexible)]
-    for index, message in partition.record_errors:
-        parts += (INT32.pack(index), write_string(message, flexible))
-        if flexible:
-            parts.append(b"\0")
-    parts.append(write_string(partition.error_message, flexible))
-    return b"".join(parts)
+_RECORD_ERROR: Final = Struct(tuple, (Part("index", "int32"), Part("message", "string", nullable=True)))
+_PARTITION: Final = Struct(
+    PartitionProduced,
+    (
+        Part("partition", "int32"),
+        Part("error_code", "int16"),
+        Part("base_offset", "int64"),
+        Part("log_append_time_ms", "int64", since=2, default=-1),
+        Part("log_start_offset", "int64", since=5, default=-1),
+        Part("record_errors", _RECORD_ERROR, since=8, array=tuple, default=()),
+        Part("error_message", "string", since=8, nullable=True),
+        Part("current_leader", LEADER, since=10, tag=0, default=NO_HINT),
+    ),
+)
+_TOPIC: Final = Struct(tuple, (Part("name", "string"), Part("partitions", _PARTITION, array=list)))
+_MESSAGE: Final = Message(
+    "Produce response",
+    FLEXIBLE_FROM,
+    Struct(
+        ProduceResponse,
+        (
+            Part("topics", _TOPIC, array=list),
+            Part("throttle_time_ms", "int32", since=1, default=0),
+            Part("node_endpoints", NODE, since=10, array=tuple, tag=0, default=()),
+        ),
+    ),
+)
 
 
 def decode_produce_response(version: int, body: Buffer) -> ProduceResponse:
     """Raises MalformedMessageError."""
-    try:
-        return _decode(version, body)
-    except (struct.error, IndexError) as error:
-        raise MalformedMessageError("the Produce response ends too early") from error
-
-
-def _decode(version: int, body: Buffer) -> ProduceResponse:
-    flexible = version >= FLEXIBLE_FROM
-    count, position = read_items(body, 0, flexible)
-    topics = []
-    for _ in range(count):
-        name, position = read_name(body, position, flexible)
-        partition_count, position = read_items(body, position, flexible)
-        partitions = []
-        for _ in range(partition_count):
-            partition, position = _read_partition(version, flexible, body, position)
-            partitions.append(partition)
-        if flexible:
-            position = read_tags(body, position)[1]
-        topics.append((name, partitions))
-    throttle_time_ms, position = read_int32(body, position) if version >= 1 else (0, position)
-    nodes: tuple[NodeEndpoint, ...] = ()
-    if flexible:
-        tags, _ = read_tags(body, position)
-        nodes = endpoints_of_tag(body, tags.get(_NODES_TAG))
-    return ProduceResponse(topics, throttle_time_ms, nodes)
-
-
-def _read_partition(
-    version: int, flexible: bool, body: Buffer, position: int
-) -> tuple[PartitionProduced, int]:
-    layout = _V5 if version >= 5 else _V2 if version >= 2 else _V0
-    head = PartitionProduced(*layout.unpack_from(body, position))
-    position += layout.size
-    if version < 8:
-        return head, position
-    count, position = read_items(body, position, flexible)
-    errors = []
-    for _ in range(count):
-        index, position = read_int32(body, position)
-        message, position = read_string(body, position, flexible)
-        if flexible:
-            position = read_tags(body, position)[1]
-        errors.append((index, message))
-    error_message, position = read_string(body, position, flexible)
-    leader = NO_HINT
-    if flexible:
-        tags, position = read_tags(body, position)
-        leader = leader_of_tag(body, tags.get(_LEADER_TAG))
-    return (
-        head._replace(record_errors=tuple(errors), error_message=error_message, current_leader=leader),
-        position,
-    )
+    response: ProduceResponse = _MESSAGE.read(version, body)
+    return response
