@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import Final
 
-# What nearly all numbers take.
-_ONE_BYTE: Final = tuple(bytes((value,)) for value in range(0x80))
+ONE_BYTE: Final = tuple(bytes((value,)) for value in range(0x80))
+"""The encodings of the numbers below 128, which nearly all numbers are."""
 
 
 def uvarint(value: int) -> bytes:
     """A number of 0 or more."""
     if value < 0x80:
-        return _ONE_BYTE[value]
+        return ONE_BYTE[value]
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -26,4 +26,4 @@ def uvarint(value: int) -> bytes:
 def zigzag(value: int) -> bytes:
     """A signed number (of 32 or 64 bits); numbers near 0 of either sign are short."""
     value = value << 1 if value >= 0 else (-value << 1) - 1
-    return _ONE_BYTE[value] if value < 0x80 else uvarint(value)
+    return ONE_BYTE[value] if value < 0x80 else uvarint(value)

@@ -36,12 +36,19 @@ class RequestHeader(NamedTuple):
     body_position_bytes: int
 
 
+@cache
 def request_is_flexible(api_key: int, version: int) -> bool:
     """Whether a request of that version has the flexible header. Raises UnsupportedApiError.
 
     Every version of ApiVersions is accepted: a client newer than the broker must get an answer (KIP-511).
     """
     return _is_flexible(SERVED, api_key, version)
+
+
+@cache
+def _spoken_is_flexible(api_key: int, version: int) -> bool:
+    """The same for what klog sends itself."""
+    return _is_flexible(SPOKEN, api_key, version)
 
 
 def _is_flexible(known: Mapping[int, Api], api_key: int, version: int) -> bool:
@@ -73,7 +80,7 @@ def decode_request_header(frame: Buffer) -> RequestHeader:
 
 def encode_request_header(api_key: int, version: int, correlation_id: int, client_id: str | None) -> bytes:
     """Raises UnsupportedApiError."""
-    end = b"\0" if _is_flexible(SPOKEN, api_key, version) else b""
+    end = b"\0" if _spoken_is_flexible(api_key, version) else b""
     return _REQUEST_HEAD.pack(api_key, version, correlation_id) + write_string(client_id, False) + end
 
 
@@ -87,7 +94,7 @@ def decode_response_header(api_key: int, version: int, frame: Buffer) -> tuple[i
     if len(frame) < INT32.size:
         raise MalformedMessageError(f"a response of {len(frame)} bytes has no room for its header")
     correlation_id: int = INT32.unpack_from(frame, 0)[0]
-    flexible = api_key != ApiKey.API_VERSIONS and _is_flexible(SPOKEN, api_key, version)
+    flexible = api_key != ApiKey.API_VERSIONS and _spoken_is_flexible(api_key, version)
     return correlation_id, read_tags(frame, INT32.size)[1] if flexible else INT32.size
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from typing import Final, TypeAlias
 
-from klog.formats.varints import uvarint
+from klog.formats.varints import ONE_BYTE, uvarint
 from klog.protocol.errors import MalformedMessageError
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -84,16 +84,20 @@ def text_of(raw: Buffer) -> str:
 
 def read_string(buffer: Buffer, position: int, compact: bool) -> tuple[str | None, int]:
     """A string of either form; None if it is null. Raises MalformedMessageError."""
-    if compact:
+    if not compact:
+        size, start = read_int16(buffer, position)
+    elif position < len(buffer) and (first := buffer[position]) < 0x80:
+        size, start = first - 1, position + 1  # as nearly always
+    else:
         size, start = read_uvarint(buffer, position)
         size -= 1
         if size > STRING_MAX_BYTES:
             raise MalformedMessageError(f"a string of {size} bytes", position_bytes=position)
-    else:
-        size, start = read_int16(buffer, position)
     if size < 0:
         return None, start
-    end = end_of(buffer, start, size)
+    end = start + size
+    if end > len(buffer):
+        end_of(buffer, start, size)
     return text_of(buffer[start:end]), end
 
 
@@ -123,12 +127,18 @@ def read_bytes(buffer: Buffer, position: int, compact: bool) -> tuple[Buffer | N
 
 def read_count(buffer: Buffer, position: int, compact: bool) -> tuple[int | None, int]:
     """The length of an array, None for a null array. Raises MalformedMessageError."""
-    if compact:
+    if not compact:
+        count, start = read_int32(buffer, position)
+    elif position < len(buffer) and (first := buffer[position]) < 0x80:
+        count, start = first - 1, position + 1  # as nearly always
+    else:
         count, start = read_uvarint(buffer, position)
         count -= 1
-    else:
-        count, start = read_int32(buffer, position)
-    return (None, start) if count < 0 else (check_count(buffer, start, count), start)
+    if count < 0:
+        return None, start
+    if count > len(buffer) - start:
+        check_count(buffer, start, count)
+    return count, start
 
 
 def read_items(buffer: Buffer, position: int, compact: bool) -> tuple[int, int]:
@@ -162,14 +172,20 @@ def write_string(value: str | None, compact: bool) -> bytes:
     if value is None:
         return b"\0" if compact else b"\xff\xff"
     raw = value.encode("utf-8", "surrogateescape")
-    return (uvarint(len(raw) + 1) if compact else INT16.pack(len(raw))) + raw
+    if not compact:
+        return INT16.pack(len(raw)) + raw
+    size = len(raw) + 1
+    return (ONE_BYTE[size] if size < 0x80 else uvarint(size)) + raw
 
 
 def write_bytes_size(size: int | None, compact: bool) -> bytes:
     """The length in front of bytes or of an array (both have the same), None for null."""
     if size is None:
         return b"\0" if compact else b"\xff\xff\xff\xff"
-    return uvarint(size + 1) if compact else INT32.pack(size)
+    if not compact:
+        return INT32.pack(size)
+    size += 1
+    return ONE_BYTE[size] if size < 0x80 else uvarint(size)
 
 
 def write_tags(tags: list[tuple[int, bytes]]) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from klog.protocol.apis import SPOKEN
@@ -17,9 +18,12 @@ if TYPE_CHECKING:
 CLIENT_ID = "simulation"
 
 
+_header = cache(encode_request_header)
+
+
 def frame_of(api_key: int, version: int, body: Iterable[Buffer]) -> bytes:
     """A request with its size and header."""
-    frame = b"".join((encode_request_header(api_key, version, 0, CLIENT_ID), *body))
+    frame = b"".join((_header(api_key, version, 0, CLIENT_ID), *body))
     return INT32.pack(len(frame)) + frame
 
 

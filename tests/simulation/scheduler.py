@@ -53,35 +53,28 @@ class Scheduler:
         self._cancelled.add(number)
 
     def run_until(self, end_us: int) -> None:
-        """Run everything that is due up to a time."""
-        due, cancelled = self._due, self._cancelled
+        """Run everything that is due up to a time. What a paused process misses waits for it."""
+        due, cancelled, after_each = self._due, self._cancelled, self._after_each
         while due and due[0][0] <= end_us:
-            now_us, number, process, call = heapq.heappop(due)
-            self._move_to(now_us)
+            self.now_us, number, process, call = heapq.heappop(due)
+            self.now_ms = self.now_us // US_PER_MS
             if number in cancelled:
                 cancelled.discard(number)
+            elif not process.alive:
+                continue
+            elif process.paused:
+                process.held_back.append(call)
             else:
-                self._run(process, call)
-        self._move_to(max(self.now_us, end_us))
-
-    def _move_to(self, now_us: int) -> None:
-        self.now_us = now_us
-        self.now_ms = now_us // US_PER_MS
+                self.calls += 1
+                call()
+                after_each(process)
+        self.now_us = max(self.now_us, end_us)
+        self.now_ms = self.now_us // US_PER_MS
 
     def close(self) -> None:
         """Forget all calls, and what they refer to."""
         self._due.clear()
         self._cancelled.clear()
-
-    def _run(self, process: Process, call: Call) -> None:
-        if not process.alive:
-            return
-        if process.paused:
-            process.held_back.append(call)
-            return
-        self.calls += 1
-        call()
-        self._after_each(process)
 
     def resume(self, process: Process) -> None:
         """Run what a paused process has missed, in its order."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
-from klog.protocol.primitives import INT32
+from klog.formats.errors import StorageError
+from klog.protocol.file_slice import BodyPart, FileSlice, LazyBytes
+from klog.protocol.primitives import INT32, Buffer
 from klog.server.handlers.dispatch import Dispatcher
 from klog.server.network.connection import Connection
 from klog.server.network.dispatch import queue_answer, run_on, serve_frame, work_on
-from klog.server.network.outbound import Outbound
 from klog.server.network.request import Request
 from klog.server.network.settings import Listener
 from klog.server.startup.routes import HandlerServices, routes
@@ -24,28 +26,40 @@ _PEER = ("client", 0)
 _RUNS = 0.7
 
 
-class _Output:
-    """The socket of a connection; it takes everything. `on_sent` is told of what is sent at a time."""
+class _Answers:
+    """What a connection has to send, in place of an `Outbound`: the client takes everything when it is sent.
 
-    __slots__ = ("on_sent", "sent")
+    `on_sent` is told of what is sent at a time.
+    """
+
+    __slots__ = ("_waiting", "on_sent", "sent", "size_bytes")
 
     def __init__(self) -> None:
         self.sent = bytearray()
-        self.on_sent: Callable[[bytes], object] = _ignore
+        self.size_bytes = 0
+        self._waiting: list[Buffer] = []
+        self.on_sent: Callable[[bytes], object] | None = None
 
-    def send(self, data: bytes) -> int:
-        self.sent += data
-        if self.on_sent is not _ignore:
-            self.on_sent(bytes(data))
-        return len(data)
+    def add(self, part: BodyPart) -> None:
+        """As `Outbound.add`; all slices are read into memory."""
+        if isinstance(part, FileSlice):
+            data = os.pread(part.file.fileno(), part.size_bytes, part.position_bytes)
+            if len(data) < part.size_bytes:
+                raise StorageError("the file ends before the records", position_bytes=part.position_bytes)
+            part = data
+        assert not isinstance(part, LazyBytes), "no client of the simulation asks for old records"
+        self.size_bytes += len(part)
+        self._waiting.append(part)
 
-
-def _is_cached(_slice: object) -> bool:
-    return True
-
-
-def _ignore(_sent: bytes) -> None:
-    """The answers are looked at when all are there."""
+    def send(self) -> None:
+        """Let the client have everything."""
+        if self._waiting:
+            data = b"".join(self._waiting)
+            self._waiting.clear()
+            self.size_bytes = 0
+            self.sent += data
+            if self.on_sent is not None:
+                self.on_sent(data)
 
 
 def _ignore_frames(_frames: int) -> None:
@@ -57,20 +71,19 @@ class ServedConnection(Connection):
     together.
     """
 
-    __slots__ = ("answer", "buffer", "is_served", "on_handled", "output", "position", "uses_runs")
+    __slots__ = ("answer", "answers", "buffer", "is_served", "on_handled", "position", "uses_runs")
 
     def __init__(self, serving: Serving) -> None:
-        self.output = _Output()
-        super().__init__(cast(Any, self.output), _LISTENER, _PEER, cast(Any, serving))
-        # As for TLS: file slices are read into memory.
-        self.outbound = Outbound(tls=True, is_cached=_is_cached)
+        super().__init__(cast(Any, None), _LISTENER, _PEER, cast(Any, serving))
+        self.answers = _Answers()
+        self.outbound = cast(Any, self.answers)
         self.is_served = False
 
     def take(
         self,
         frames: bytes,
         answer: Callable[[bytes], None],
-        on_sent: Callable[[bytes], object],
+        on_sent: Callable[[bytes], object] | None,
         on_handled: Callable[[int], object],
         *,
         uses_runs: bool,
@@ -81,8 +94,8 @@ class ServedConnection(Connection):
         self.position = 0
         self.answer = answer
         self.uses_runs = uses_runs
-        self.output.sent.clear()
-        self.output.on_sent = on_sent
+        self.answers.sent.clear()
+        self.answers.on_sent = on_sent
 
 
 class Serving:
@@ -101,7 +114,7 @@ class Serving:
         self,
         frames: bytes,
         answer: Callable[[bytes], None],
-        on_sent: Callable[[bytes], object] = _ignore,
+        on_sent: Callable[[bytes], object] | None = None,
         on_handled: Callable[[int], object] = _ignore_frames,
     ) -> None:
         """Handle requests. `answer` is called once, with all their answers; not at all if the connection
@@ -136,10 +149,10 @@ class Serving:
                 break
             else:
                 self._serve_next(connection, buffer, end)
-            connection.outbound.flush(connection.socket)
+            connection.answers.send()
         connection.is_served = False
         if connection.in_flight is None and not connection.closing:
-            answer, answers = connection.answer, bytes(connection.output.sent)
+            answer, answers = connection.answer, bytes(connection.answers.sent)
             self._idle.append(connection)
             answer(answers)
 

@@ -75,7 +75,7 @@ class DriverRun(Generic[Request, Answer]):
             if self._replies:
                 self._take(*self._replies.popleft())
                 continue
-            step = self._under_lock(lambda: self.driver.next_step(self._clock_ms()))
+            step = self._call(self.driver.next_step)
             if isinstance(step, Wait):
                 until_ms = step.until_ms
                 return None if until_ms is None else max(0, until_ms - self._clock_ms()) / 1000
@@ -84,23 +84,24 @@ class DriverRun(Generic[Request, Answer]):
 
     def _take(self, request: Request, answer: Answer | Exception) -> None:
         if isinstance(answer, Exception):
-            error = answer
-            self._under_lock(lambda: self.driver.failed(request, error, self._clock_ms()))
+            self._call(self.driver.failed, request, answer)
         else:
-            found = answer
-            self._under_lock(lambda: self.driver.answered(request, found, self._clock_ms()))
+            self._call(self.driver.answered, request, answer)
 
-    def _under_lock(self, call: Callable[[], _Result]) -> _Result:
-        """Call the driver, and carry out the effects after the lock is left, also if the call fails."""
+    def _call(self, call: Callable[..., _Result], *arguments: object) -> _Result:
+        """Call the driver, and carry out the effects after the lock is left, also if the call fails. The last
+        argument of the call is the time.
+        """
         effects: list[Effect] = []
         try:
             with self.lock:
                 try:
-                    return call()
+                    return call(*arguments, self._clock_ms())
                 finally:
                     effects = self.driver.take_effects()
         finally:
-            carry_out(effects)
+            if effects:
+                carry_out(effects)
 
     def _ask(self, request: Request) -> None:
         reply = partial(self._replied, request)
