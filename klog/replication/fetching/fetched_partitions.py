@@ -19,7 +19,7 @@ from klog.replication.fetching.partition_fetch import Mode, PartitionFetch
 from klog.replication.fetching.values import FetchSettings, FetchStart
 from klog.replication.partition import Replicas
 from klog.storage.log.append_values import AppendError, UnexpectedOffsetError
-from klog.storage.log.disk_guard import NoSegmentError
+from klog.storage.log.descriptors import are_exhausted
 
 _log = logging.getLogger(__name__)
 
@@ -122,7 +122,7 @@ class FetchedPartitions:
         elif isinstance(error, AppendError) and not isinstance(error, UnexpectedOffsetError):
             _log.error("%s: the records from broker %d are damaged: %s", key, self.leader_id, error)
             self.delay(key, now_ms)
-        elif isinstance(error, NoSegmentError):
+        elif are_exhausted(error):
             self.delay(key, now_ms)
         else:
             self.fail(key, str(error))

@@ -11,7 +11,7 @@ from klog.formats.names import FileKind, TopicPartition
 from klog.storage.cleaner.swap import discard, swap_in
 from klog.storage.cleaner.task import CleanedGroup, CleaningAbortedError
 from klog.storage.cleaner.view import LastRecord, LastRecords, LogView, SegmentView
-from klog.storage.log.disk_guard import LogClosedError
+from klog.storage.log.disk_guard import LogClosedError, all_or_nothing
 from klog.storage.log.log_values import Background
 from klog.storage.log.partition_log import PartitionLog
 from klog.storage.log.retention import apply_retention
@@ -96,7 +96,8 @@ class OpenLog:
 
         try:
             self._require_open()
-            gone = swap_in(log.directory, group, held=log.lock, let_go=let_go, take_up=take_up)
+            with all_or_nothing(log.directory):
+                gone = swap_in(log.directory, group, held=log.lock, let_go=let_go, take_up=take_up)
         except CleaningAbortedError:
             # Otherwise the next start would complete the swap.
             discard(log.directory, group)

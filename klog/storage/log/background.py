@@ -6,13 +6,18 @@ import logging
 import os
 import shutil
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from klog.formats.errors import KlogError, StorageError
+from klog.storage.log.descriptors import are_exhausted
 from klog.storage.log.log_map import parent_of
 from klog.storage.log.log_values import FlushedLog, GuardedLog
 from klog.storage.log.scheduler import Scheduler
 
 _log = logging.getLogger(__name__)
+
+# How long to wait for descriptors before a directory is removed again.
+_AGAIN_MS: Final = 60_000
 
 
 class BackgroundTasks:
@@ -65,6 +70,8 @@ class BackgroundTasks:
                 return
             except OSError as error:
                 self._directory_failed(os.path.dirname(path), error)
+                if are_exhausted(error):
+                    self.remove_later(path, _AGAIN_MS)
 
         self._scheduler.after(delay_ms, remove)
 

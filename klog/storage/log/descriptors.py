@@ -20,6 +20,12 @@ LOG_DESCRIPTORS: Final = 3
 _SPARE: Final = 64
 _OPEN: Final = "/proc/self/fd"
 
+STAYS_ONLINE: Final = (
+    "descriptors or memory are missing, so this is refused until there is room, and the log directory stays"
+    " online; see ulimit -n and ulimit -v"
+)
+"""What a log line says of an error for which `are_exhausted` holds."""
+
 
 class DescriptorsError(StorageError):
     """The process may not open as many files as its logs need, or not map them into its memory."""

@@ -49,8 +49,9 @@ class EpochFile:
         """
         if (epoch == self.latest and start_offset >= self._latest_start) or epoch < 0:
             return
-        self._epochs.assign(EpochEntry(epoch, start_offset))
-        self._save()
+        epochs = self._copy()
+        epochs.assign(EpochEntry(epoch, start_offset))
+        self._save(epochs)
 
     def follow(self, batches: Iterable[tuple[int, int]]) -> None:
         """Batches of a leader are written: their leader epochs, and where the batches before each end."""
@@ -66,8 +67,9 @@ class EpochFile:
         `take_unsynced`.
         """
         if epoch >= 0:
-            self._epochs.assign(EpochEntry(epoch, start_offset))
-            self._save(sync=False)
+            epochs = self._copy()
+            epochs.assign(EpochEntry(epoch, start_offset))
+            self._save(epochs, sync=False)
 
     def take_unsynced(self) -> str | None:
         """The path of the file if it is still to be forced to disk, which the caller does now."""
@@ -75,6 +77,10 @@ class EpochFile:
             return None
         self._is_on_disk = True
         return self._path
+
+    def not_synced(self) -> None:
+        """What `take_unsynced` gave could not be forced to disk."""
+        self._is_on_disk = False
 
     def start_of_latest(self) -> int:
         """Where the latest epoch starts, -1 without any."""
@@ -104,23 +110,28 @@ class EpochFile:
     def truncate_from_end(self, end_offset: int) -> None:
         """Forget epochs that start at or after the log's end."""
         if self.start_of_latest() >= end_offset:
-            self._epochs.truncate_from_end(end_offset)
-            self._save()
+            epochs = self._copy()
+            epochs.truncate_from_end(end_offset)
+            self._save(epochs)
 
     def truncate_from_start(self, start_offset: int) -> None:
         """Forget epochs below the log's start."""
-        before = self._epochs.entries
-        self._epochs.truncate_from_start(start_offset)
-        if self._epochs.entries != before:
-            self._save()
+        epochs = self._copy()
+        epochs.truncate_from_start(start_offset)
+        if epochs.entries != self._epochs.entries:
+            self._save(epochs)
 
     def clear(self) -> None:
         """Forget all."""
         if self._epochs.entries:
-            self._epochs = LeaderEpochs()
-            self._save()
+            self._save(LeaderEpochs())
 
-    def _save(self, *, sync: bool = True) -> None:
-        self._refresh()
-        write_atomically(self._path, build_epochs(EpochCheckpoint(self._epochs.entries)), sync=sync)
+    def _copy(self) -> LeaderEpochs:
+        return LeaderEpochs(self._epochs.entries)
+
+    def _save(self, epochs: LeaderEpochs, *, sync: bool = True) -> None:
+        """Replace the epochs. If the file cannot be written they stay as they are."""
+        write_atomically(self._path, build_epochs(EpochCheckpoint(epochs.entries)), sync=sync)
+        self._epochs = epochs
         self._is_on_disk = sync
+        self._refresh()

@@ -144,6 +144,12 @@ class _IndexFile:
             self._map.close()
             self._map = None
 
+    def reserve(self, count: int) -> None:
+        """Allocate the disk space of so many more entries, which needs a descriptor; adding them does not."""
+        end = min(self.entries + count, self.max_entries) * self.entry.size
+        if self._map is not None and end > self._allocated_bytes:
+            self._allocate(end)
+
     def _append(self, first: int, second: int) -> None:
         at = self.entries * self.entry.size
         end = at + self.entry.size

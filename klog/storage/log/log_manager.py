@@ -25,7 +25,13 @@ from klog.jobs.threads import side_by_side
 from klog.storage.log.background import BackgroundTasks
 from klog.storage.log.checkpoints import ALL_CHECKPOINTS, write_checkpoints
 from klog.storage.log.closing import close_logs
-from klog.storage.log.descriptors import are_exhausted, exhausted, only_spare_left, require_descriptors
+from klog.storage.log.descriptors import (
+    STAYS_ONLINE,
+    are_exhausted,
+    exhausted,
+    only_spare_left,
+    require_descriptors,
+)
 from klog.storage.log.directory_loading import (
     OUT_OF_USE,
     LoadedLog,
@@ -71,7 +77,7 @@ class LogManager:
         # Held while a log is created and while a directory goes offline: no log is added to an offline one.
         self._lock = threading.RLock()
         self.background = BackgroundTasks(scheduler, self.directory_failed)
-        self._directories = LogDirectories(self.directory_failed)
+        self._directories = LogDirectories(self._go_offline)
         self._logs = LogMap()
         self._factory = LogFactory(lambda: self.settings, topic_config, self.background, clock_ms, jitter)
         self.futures = FutureLogs(
@@ -135,7 +141,7 @@ class LogManager:
             except UnknownDirectoryError:
                 raise
             except (OSError, StorageError) as error:
-                self.directory_failed(path, error)
+                self._go_offline(path, error)
         require_distinct(found)
         return found
 
@@ -247,7 +253,7 @@ class LogManager:
                     force_to_disk(directory, paths)
                 except OSError as error:
                     # At once: whoever has asked for the logs must not say that they are there.
-                    self.directory_failed(directory, error)
+                    self._go_offline(directory, error)
 
     def _create(self, partition: TopicPartition, topic_id: str | None) -> PartitionLog:
         if only_spare_left():
@@ -362,7 +368,17 @@ class LogManager:
     # -- failing and stopping --------------------------------------------------------------------------------
 
     def directory_failed(self, path: str, error: OSError | KlogError) -> None:
-        """Take a log directory offline, with all its logs. Nothing happens if it is offline already."""
+        """Take a log directory offline, with all its logs. Nothing happens if it is offline already.
+
+        A lack of descriptors or memory is no fault of the disk: it is logged, and what was to be done is done
+        at the next occasion.
+        """
+        if are_exhausted(error):
+            _log.error("%s: %s; %s", path, error, STAYS_ONLINE)
+        else:
+            self._go_offline(path, error)
+
+    def _go_offline(self, path: str, error: OSError | KlogError) -> None:
         with self._lock:
             directory = self._directories.remove(path)
             if directory is None:

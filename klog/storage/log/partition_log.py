@@ -6,7 +6,8 @@ they say that the caller holds the lock. Time comes from the caller or from `clo
 after a roll, deleting files) goes to `background`.
 
 Every method that touches the disk raises `OSError` or `StorageError` if the disk fails. The log in memory
-cannot be trusted then: it is closed, and `background` is notified, which takes the log directory offline.
+cannot be trusted then: it is closed, and `background` is notified, which takes the log directory offline. If
+only descriptors or memory are missing, the log is as it was, and open.
 """
 
 from __future__ import annotations
@@ -23,7 +24,14 @@ from klog.kernel.markers import marker_of_batch
 from klog.storage.log.append_values import AppendError, Origin, Validated
 from klog.storage.log.batch_run import BatchRun, has_producers
 from klog.storage.log.descriptors import are_exhausted
-from klog.storage.log.disk_guard import NoSegmentError, on_disk, require_open, unusable
+from klog.storage.log.disk_guard import (
+    NoSegmentError,
+    all_or_nothing,
+    kept_for_markers,
+    on_disk,
+    require_open,
+    unusable,
+)
 from klog.storage.log.follower_batches import FollowedRun, followed_run, follower_batches
 from klog.storage.log.log_values import AppendInfo, Background, LogState
 from klog.storage.log.open_file import sync_file
@@ -120,8 +128,6 @@ class PartitionLog(ReadableLog):
             return self._append_as_leader(data, leader_epoch, now_ms, origin, guard)
         except ChecksumCodeError as wrong:
             raise unusable(self, wrong) from wrong
-        except NoSegmentError:
-            raise
         except (OSError, StorageError) as error:
             self.fail(error)
             raise
@@ -169,8 +175,8 @@ class PartitionLog(ReadableLog):
     def append_run(self, run: BatchRun, leader_epoch: int, now_ms: int, guard: object = UNCHECKED) -> bool:
         """Append the batches of a run as `append_as_leader` would one after the other, with one write.
 
-        False if that might have done anything but write them, or for a marker that aborts: then nothing has
-        changed. The run is cut before the first batch of a producer that is not simply new. The caller holds
+        False if that might have done anything but write them, or for a marker that aborts: then no record is
+        written. The run is cut before the first batch of a producer that is not simply new. The caller holds
         the lock. Raises `OSError`, `StorageError`.
         """
         first_offset, limits, segment = self.log_end_offset, self._run_limits, self.segments.active
@@ -183,12 +189,13 @@ class PartitionLog(ReadableLog):
             or not segment.takes_run(run, first_offset + records - 1, self._roll_ms)
         ):
             return False
-        if has_producers(run):
-            if not self.producers.follow_run(run, first_offset, leader_epoch, guard):
-                return False
-            records = run.records
         try:
             self.epochs.assign(leader_epoch, first_offset)
+            if has_producers(run):
+                segment.reserve(run.frames, run.size_bytes)
+                if not self.producers.follow_run(run, first_offset, leader_epoch, guard):
+                    return False
+                records = run.records
             segment.append_run(run, first_offset, leader_epoch)
         except (OSError, StorageError) as error:
             self.fail(error)
@@ -221,11 +228,14 @@ class PartitionLog(ReadableLog):
         self.epochs.follow(run.epoch_starts(self.log_end_offset))
         first_offset, last_offset = run.first_offset, run.last_offset
         segment = self._segment_for(len(data), last_offset, found.max_timestamp, first_offset, now_ms)
+        batches = list(run.producer_batches())
+        kept = kept_for_markers(batches)
         segment.append_scanned(data, run.table)
         self._extended_to(last_offset)
-        for batch in run.producer_batches():
+        for batch in batches:
             aborted = self.producers.follow(batch, data)
             if aborted is not None:
+                kept.clear()
                 segment.append_aborted(aborted)
         self._written()
         return AppendInfo(first_offset, last_offset, -1, self.log_start_offset, len(data))
@@ -233,12 +243,14 @@ class PartitionLog(ReadableLog):
     def _write(self, valid: Validated, now_ms: int) -> None:
         data, last_offset = valid.data, valid.last_offset
         segment = self._segment_for(len(data), last_offset, valid.max_timestamp, valid.roll_offset, now_ms)
+        kept = kept_for_markers(valid.batches)
         segment.append(data, valid.batches)
         self._extended_to(last_offset)
         for batch in valid.batches:
             if batch.producer_id >= 0:
                 aborted = self.producers.follow(batch, data)
                 if aborted is not None:
+                    kept.clear()
                     segment.append_aborted(aborted)
         self._written()
 
@@ -276,10 +288,11 @@ class PartitionLog(ReadableLog):
             if old.size:
                 raise KlogError(f"cannot roll to offset {base}: a segment with records starts there")
             # Empty, but full, because an index is too small for one entry. Like Kafka, create it again.
-            self.segments.remove([old])
-            unlink(old)
-            self._new_segment(base)
-            self._take_snapshot(base)
+            with all_or_nothing(self.directory):
+                self.segments.remove([old])
+                unlink(old)
+                self._new_segment(base)
+                self._take_snapshot(base)
         else:
             self._follow_with_new(old, base)
         self._background.flush(self, base)
@@ -299,13 +312,9 @@ class PartitionLog(ReadableLog):
                 raise
             if new is not None:
                 old.activate()
-            refused = NoSegmentError(
-                f"no new segment can be begun: {error.strerror}",
-                file=self.directory,
-                cure="appends are refused until there is room; see ulimit -n and ulimit -v",
-            )
-            _log.error("%s", refused)
-            raise refused from error
+            raise NoSegmentError(
+                f"no new segment can be begun: {error.strerror}", file=self.directory
+            ) from error
         self.segments.add(new)
         self._roll_ms = self._next_roll_ms()
 
@@ -342,6 +351,9 @@ class PartitionLog(ReadableLog):
             if is_first:
                 sync_file(os.path.dirname(self.directory))
         except OSError as error:
+            with self.lock:
+                if epochs is not None:
+                    self.epochs.not_synced()
             self.fail(error)
             raise
         with self.lock:
@@ -392,9 +404,9 @@ class PartitionLog(ReadableLog):
             )
         if offset <= self.log_start_offset:
             return False
+        self.epochs.truncate_from_start(offset)
         self.log_start_offset = offset
         self.recovery_point = max(self.recovery_point, offset)
-        self.epochs.truncate_from_start(offset)
         self.producers.high_watermark_moved(offset)
         return True
 
@@ -408,22 +420,24 @@ class PartitionLog(ReadableLog):
         if self.segments.bases[0] > offset:
             self.restart_at(offset)
             return True
-        self._delete([s for s in self.segments if s.base_offset > offset], newest_first=True)
-        self.segments.active.truncate_to(offset, self._clock_ms())
-        self.log_start_offset = min(self.log_start_offset, offset)
-        self._ends_at(offset)
+        with all_or_nothing(self.directory):
+            self._delete([s for s in self.segments if s.base_offset > offset], newest_first=True)
+            self.segments.active.truncate_to(offset, self._clock_ms())
+            self.log_start_offset = min(self.log_start_offset, offset)
+            self._ends_at(offset)
         return True
 
     @on_disk
     def restart_at(self, offset: int, log_start_offset: int | None = None) -> None:
         """Drop everything and start an empty log at `offset`; the log start offset may differ."""
-        self._delete(self.segments, newest_first=True)
-        self._new_segment(offset)
-        self.epochs.clear()
-        self._snapshots.delete_all()
-        self.log_start_offset = offset if log_start_offset is None else log_start_offset
-        self._ends_at(offset)
-        self._cut_to = -1
+        with all_or_nothing(self.directory):
+            self._delete(self.segments, newest_first=True)
+            self._new_segment(offset)
+            self.epochs.clear()
+            self._snapshots.delete_all()
+            self.log_start_offset = offset if log_start_offset is None else log_start_offset
+            self._ends_at(offset)
+            self._cut_to = -1
 
     def _ends_at(self, offset: int) -> None:
         self.log_end_offset = offset
@@ -458,8 +472,9 @@ class PartitionLog(ReadableLog):
     @on_disk
     def rename_directory(self, directory: str) -> None:
         """Rename the log's directory."""
-        os.rename(self.directory, directory)
-        sync_file(os.path.dirname(directory))
+        with all_or_nothing(self.directory):
+            os.rename(self.directory, directory)
+            sync_file(os.path.dirname(directory))
         self.directory = directory
         for segment in self.segments:
             segment.move_to(directory)

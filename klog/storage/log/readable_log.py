@@ -6,16 +6,20 @@ that the caller holds the lock. `partition_log` adds what changes the log.
 
 from __future__ import annotations
 
+import logging
 import threading
 
 from klog.config.topic import TopicConfig
 from klog.formats.epochs import EpochEnd
 from klog.formats.errors import StorageError
 from klog.formats.names import TopicPartition
+from klog.storage.log.descriptors import STAYS_ONLINE, are_exhausted
 from klog.storage.log.disk_guard import require_open
 from klog.storage.log.log_values import LogState
 from klog.storage.log.reading import OffsetOutOfRangeError, Read, aborted_in, find_range
 from klog.storage.log.segments import Segments
+
+_log = logging.getLogger(__name__)
 
 
 class ReadableLog:
@@ -162,7 +166,13 @@ class ReadableLog:
     # -- failing and closing ---------------------------------------------------------------------------------
 
     def fail(self, error: OSError | StorageError) -> None:
-        """Close the log because its disk has failed, and report the error."""
+        """Close the log because its disk has failed, and report the error.
+
+        A lack of descriptors or memory is no fault of the disk: the log stays open.
+        """
+        if are_exhausted(error):
+            _log.error("%s: %s; %s", self.directory, error, STAYS_ONLINE)
+            return
         with self.lock:
             if not self.closed:
                 self.release()

@@ -136,6 +136,7 @@ class LogSegment:
         Each of them may have an index entry, as when the segment is recovered.
         """
         position = self.size
+        self.reserve(len(batches), len(data))
         self._write(data, position)
         largest = self._max_timestamp or self.max_timestamp
         if not position:
@@ -154,6 +155,7 @@ class LogSegment:
     def append_scanned(self, data: memoryview, table: BatchTable) -> None:
         """Write the batches of a verified table, as `append` would, without Python for each of them."""
         position = self.size
+        self.reserve(len(table), len(data))
         self._write(data, position)
         largest = self._max_timestamp or self.max_timestamp
         if not position:
@@ -170,6 +172,12 @@ class LogSegment:
         self._max_timestamp = TimestampOffset(state.max_timestamp, state.max_timestamp_offset)
         self.bytes_since_index_entry = state.bytes_since_entry
         self.size = position + len(data)
+
+    def reserve(self, batches: int, size_bytes: int) -> None:
+        """Make sure that the indexes have space on the disk for the next batches. Raises `OSError`."""
+        most = min(batches, size_bytes // max(self.config.index_interval_bytes, 1) + 1)
+        self.offset_index.reserve(most)
+        self.time_index.reserve(most)
 
     def _write(self, data: memoryview | bytearray | bytes, position: int) -> None:
         descriptor, size = self.file.descriptor, len(data)

@@ -15,10 +15,12 @@ import pytest
 
 from klog.formats.errors import StorageError
 from klog.storage.log import descriptors
+from klog.storage.log.append_values import Origin
 from klog.storage.log.descriptors import DescriptorsError
 from klog.storage.log.disk_guard import NoSegmentError
+from klog.storage.log.partition_log import PartitionLog
 from tests.storage.log import building
-from tests.storage.log.building import Later, append, idempotent
+from tests.storage.log.building import Later, append, idempotent, marker, stored, transactional
 from tests.storage.log.managing import Managed, new_log, partition
 
 
@@ -133,6 +135,10 @@ class Exhausted:
         for module, name in ((os, "open"), (mmap, "mmap")):
             monkeypatch.setattr(module, name, self._failing(getattr(module, name), number, error, calls))
 
+    def refuse(self, *_: object, **__: object) -> None:
+        """Stands for the built-in `open`, which does not call `os.open`."""
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
     def _failing(self, call: Callable[..., Any], number: int, error: int, calls: int) -> Callable[..., Any]:
         def called(*arguments: Any, **options: Any) -> Any:
             self.calls += 1
@@ -175,6 +181,117 @@ def test_a_log_that_cannot_begin_a_segment_stays_as_it_is_and_online(
     assert (Path(log.directory) / f"{2:020d}.snapshot").exists()
     loaded, _ = building.reload(log, tmp_path)
     assert loaded.log_end_offset == 3
+
+
+def state_of(log: PartitionLog) -> tuple[object, ...]:
+    """What must be as it was if a change is refused."""
+    return (
+        log.directory,
+        log.log_start_offset,
+        log.log_end_offset,
+        log.epochs.entries,
+        log.epochs.latest,
+        log.segments.bases,
+        {pid: [*each.batches] for pid, each in log.producers.by_id.items()},
+        sorted(os.listdir(log.directory)),
+        [segment.offset_index.entries for segment in log.segments],
+        (Path(log.directory) / "leader-epoch-checkpoint").read_bytes(),
+    )
+
+
+CHANGES: dict[str, Callable[[PartitionLog], object]] = {
+    "a leader of a new epoch": lambda log: log.assign_epoch(7, log.log_end_offset),
+    "a record in a new epoch": lambda log: append(log, idempotent(3), epoch=7),
+    "an index entry": lambda log: append(log, idempotent(3)),
+    "a marker that aborts": lambda log: append(
+        log, marker(commit=False, producer=2), origin=Origin.COORDINATOR
+    ),
+    "a log start": lambda log: log.advance_log_start(2),
+    "retention": lambda log: log.delete_oldest(1),
+    "a truncation": lambda log: log.truncate_to(1),
+    "a new start": lambda log: log.restart_at(10),
+    "another directory": lambda log: log.rename_directory(f"{log.directory}.x"),
+    "a flush": lambda log: log.flush(),
+}
+
+
+@pytest.mark.parametrize("error", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_that_lacks_descriptors_leaves_the_log_as_it_was_and_online(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, change: str, error: int
+) -> None:
+    background = Later()
+    log = building.new_log(tmp_path, {"index.interval.bytes": "0"}, background=background)
+    log.assign_epoch(0, 0)
+    for sequence in range(2):
+        append(log, idempotent(sequence))
+    log.roll()
+    append(log, idempotent(2))
+    append(log, transactional(0, producer=2))
+    log.set_high_watermark(4)
+    for segment in log.segments:
+        segment.offset_index._allocated_bytes = 0  # the next entry is on a page of its own
+    before = state_of(log)
+    with monkeypatch.context() as patch:
+        Exhausted(patch, 1, error)
+        with pytest.raises((OSError, StorageError)):
+            CHANGES[change](log)
+    assert (log.closed, background.failures) == (False, [])
+    assert "the log directory stays online" in caplog.text
+    assert state_of(log) == before
+    CHANGES[change](log)
+    assert state_of(log) != before or change == "a flush"
+    loaded, _ = building.reload(log, Path(log.directory).parent)
+    assert (loaded.log_end_offset, stored(loaded)) == (log.log_end_offset, stored(log))
+
+
+def test_a_truncation_that_stops_half_way_takes_the_log_offline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others took the descriptors that were there when it began: what is in memory cannot be trusted."""
+    background = Later()
+    log = building.new_log(tmp_path, background=background)
+    for sequence in range(2):
+        append(log, idempotent(sequence))
+    Exhausted(monkeypatch, 6, errno.EMFILE)
+    with pytest.raises(StorageError, match="half-way"):
+        log.truncate_to(1)
+    assert log.closed
+    assert len(background.failures) == 1
+
+
+def test_a_checkpoint_that_lacks_descriptors_is_written_the_next_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    managed = Managed(tmp_path / "a")
+    manager = managed.start()
+    log = new_log(manager, 0)
+    append(log, idempotent(0))
+    log.flush()
+    with monkeypatch.context() as patch:
+        patch.setattr("builtins.open", Exhausted(patch, 1, errno.EMFILE).refuse)
+        manager.checkpoint()
+    assert (manager.offline, log.closed) == ({}, False)
+    assert "stays online" in caplog.text
+    manager.checkpoint()
+    text = (tmp_path / "a" / "recovery-point-offset-checkpoint").read_text()
+    assert f"{partition(0).topic} 0 1" in text
+
+
+def test_a_reader_that_lacks_descriptors_closes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    background = Later()
+    log = building.new_log(tmp_path, {"index.interval.bytes": "0"}, background=background)
+    for sequence in range(3):
+        append(log, idempotent(sequence))
+    log.roll()
+    with monkeypatch.context() as patch:
+        Exhausted(patch, 1, errno.EMFILE)
+        with pytest.raises((OSError, StorageError)):
+            log.read(1, 100, 3)
+    assert (log.closed, background.failures) == (False, [])
+    assert log.read(1, 100, 3).size
 
 
 def test_an_error_of_the_disk_while_a_segment_is_begun_takes_the_log_offline(

@@ -206,7 +206,6 @@ def test_a_full_disk_under_an_index_is_an_error_not_the_end_of_the_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = new_log(tmp_path, {"index.interval.bytes": "0"})
-    fill(log, 1)
 
     def full(*_: int) -> None:
         raise OSError(28, "No space left on device")
