@@ -102,9 +102,9 @@ def _number(properties: Mapping[str, str], key: str, default: int) -> int:
 
 
 def _tls(properties: Mapping[str, str]) -> ssl.SSLContext:
-    from klog.admin import tls
+    from klog.config import tls_context
 
-    return tls.context_of(properties)
+    return tls_context.context_of(properties)
 
 
 def _login(properties: Mapping[str, str], timeout_ms: int, now_s: Callable[[], float]) -> Login:
@@ -116,9 +116,9 @@ def _login(properties: Mapping[str, str], timeout_ms: int, now_s: Callable[[], f
         for name, quoted, bare in _JAAS_OPTION.findall(properties.get("sasl.jaas.config", ""))
     }
     if mechanism == OAUTHBEARER:
-        from klog.admin import oauth
+        from klog.client import oauth_tokens
 
-        return oauth.login(properties, options, now_s=now_s, timeout_s=timeout_ms / 1000)
+        return oauth_tokens.login(properties, options, _tls, now_s=now_s, timeout_s=timeout_ms / 1000)
     if "username" not in options or "password" not in options:
         raise UsageError("sasl.jaas.config has no username and password")
     by_token = mechanism in SCRAM_HASHES and options.get("tokenauth", "").lower() == "true"

@@ -41,7 +41,7 @@ def gather(
     if command_config is not None and has_secrets(of_file):
         files.append(command_config)
     if found.get("sasl.mechanism") == "OAUTHBEARER":
-        from klog.admin.oauth import token_file
+        from klog.client.oauth_tokens import token_file
 
         if (token := token_file(found)) is not None:
             files.append(token)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
+import ssl
 import threading
 import time
 import urllib.request
@@ -16,23 +17,24 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
+from klog.client.http_reading import read_answer
 from klog.formats.errors import FormatError
 from klog.security.authentication.signed_tokens import KeySet, parse_key_set
 
 _log = logging.getLogger(__name__)
 
-_LARGEST_BYTES: Final = 1 << 20
 _TIMEOUT_S: Final = 10.0
 _EXPEDITED_EVERY_S: Final = 60.0
 
 
-def read_keys(url: str) -> KeySet:
+def read_keys(url: str, tls: ssl.SSLContext | None = None, timeout_s: float = _TIMEOUT_S) -> KeySet:
     """The keys at a URL of http, https or file. Raises OSError, FormatError."""
     parts = urlsplit(url)
     if parts.scheme == "file":
         return parse_key_set(Path(unquote(parts.path)).read_bytes())
-    with urllib.request.urlopen(url, timeout=_TIMEOUT_S) as answer:  # noqa: S310 (the scheme was checked)
-        return parse_key_set(answer.read(_LARGEST_BYTES))
+    request = urllib.request.Request(url)  # noqa: S310 (the scheme was checked)
+    context = tls if parts.scheme == "https" else None
+    return parse_key_set(read_answer(request, timeout_s, context))
 
 
 class RefreshedKeys:

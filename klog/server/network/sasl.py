@@ -24,7 +24,7 @@ from klog.formats.errors import FormatError, KlogError
 from klog.security.authentication.jaas import JaasEntry, parse_jaas, parse_jaas_file
 from klog.security.authentication.plain import PLAIN
 from klog.security.authentication.scram_credentials import HASHES
-from klog.server.network.sasl_tokens import TokenConfig, read_tokens
+from klog.server.network.sasl_tokens import TokenConfig, login_by_token, read_tokens
 from klog.storage.files.files import read_small
 
 HIDDEN: Final = "[hidden]"
@@ -88,7 +88,7 @@ def login_to_brokers(config: BrokerConfig, listener: str, found: SaslConfig) -> 
         )
     options = found.mechanisms[name].options
     if name == OAUTHBEARER:
-        raise ConfigError(_BETWEEN, name, "brokers of klog do not log in by tokens", cure="SCRAM-SHA-512")
+        return login_by_token(config, listener, options)
     user = options.get("username") or _own(config, listener, SASL_USERNAME)
     password = options.get("password") or _own(config, listener, SASL_PASSWORD)
     if user is None or password is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import ssl
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -27,8 +28,8 @@ from klog.server.network.jwks import RefreshedKeys, read_keys
 from klog.server.network.sasl import MechanismConfig, SaslConfig
 from klog.server.network.sasl_tokens import TokenConfig
 
-TokenSource = tuple[str, int, int, int]
-"""A URL of keys, and when to read it again."""
+KeySource = tuple[str, int, int, int, ssl.SSLContext | None]
+"""A URL of keys, when to read it again, and how to connect to it."""
 _NONCE_BITS: Final = 130  # as many as Kafka's
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 
@@ -57,7 +58,7 @@ class Logins:
     credentials: ScramCredentials = field(default_factory=ScramCredentials)
     tokens: KnownTokens | None = None
     _settings: dict[str, tuple[SaslConfig, ExchangeSettings]] = field(default_factory=dict)
-    _keys: dict[TokenSource, RefreshedKeys] = field(default_factory=dict)
+    _keys: dict[KeySource, RefreshedKeys] = field(default_factory=dict)
     _factories: dict[str, Callable[[], Authentication]] = field(default_factory=dict)
 
     def of_listener(self, listener: str) -> Callable[[], Authentication]:
@@ -137,7 +138,7 @@ class Logins:
         if url.startswith("file:"):
             keys = read_keys(url)
             return lambda: keys
-        source = url, tokens.refresh_ms, tokens.retry_ms, tokens.most_retry_ms
+        source = url, tokens.refresh_ms, tokens.retry_ms, tokens.most_retry_ms, tokens.tls
         if source not in self._keys:
-            self._keys[source] = RefreshedKeys(*source)
+            self._keys[source] = RefreshedKeys(*source[:4], partial(read_keys, tls=tokens.tls))
         return self._keys[source]

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from klog.client.sasl import Sasl
+from klog.client.sasl_oauth import OAuthBearer
 from klog.config.broker import BrokerConfig
 from klog.config.keys import ConfigError
 from klog.server.network.listeners import Listeners, open_to_everybody, read_listeners
@@ -152,6 +153,62 @@ def test_a_broker_that_could_not_log_in_at_others_does_not_start(configs: dict[s
     with pytest.raises(ConfigError) as refused:
         read(configs, BETWEEN)
     assert refused.value.key == key
+
+
+TOKEN = f"{LOGIN}.oauthbearer.OAuthBearerLoginModule"
+ENTRY, ENDPOINT = "listener.name.ext.oauthbearer.sasl.jaas.config", "sasl.oauthbearer.token.endpoint.url"
+NO_TRUST = 'ssl.truststore.location="/nowhere"'
+LOGIN_HANDLER = "listener.name.ext.oauthbearer.sasl.login.callback.handler.class"
+
+
+def by_token(work: Path, configs: dict[str, str]) -> Listeners:
+    keys = work / "keys.json"
+    keys.write_text('{"keys": []}')
+    oauth = {
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        "sasl.mechanism.inter.broker.protocol": "OAUTHBEARER",
+        "sasl.oauthbearer.jwks.endpoint.url": keys.as_uri(),
+        LOGIN_HANDLER: f"{LOGIN}.oauthbearer.secured.OAuthBearerLoginCallbackHandler",
+    }
+    return read(oauth | configs, BETWEEN)
+
+
+def test_this_broker_logs_in_at_others_by_the_token_of_a_file(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("a.b.c\n")
+    entry = f'{TOKEN} required extension_id="7";'
+    login = by_token(tmp_path, {ENDPOINT: token.as_uri(), ENTRY: entry}).login
+    assert isinstance(login, OAuthBearer)
+    assert (login.token(), login.extensions) == ("a.b.c", {"id": "7"})
+    token.write_text("d.e.f")
+    assert login.token() == "d.e.f"
+
+
+@pytest.mark.parametrize(
+    ("configs", "key", "why"),
+    [
+        ({}, ENDPOINT, "OAUTHBEARER needs"),
+        ({ENDPOINT: "https://login.example/token"}, ENDPOINT, "no clientId and clientSecret"),
+        ({ENDPOINT: "ftp://login.example"}, ENDPOINT, "no address of http, https or file"),
+        ({ENDPOINT: "file:///nowhere/token"}, ENDPOINT, "/nowhere/token cannot be read"),
+        ({LOGIN_HANDLER: "com.acme.Own"}, LOGIN_HANDLER, "cannot load Java classes"),
+        (
+            {
+                ENDPOINT: "https://login.example/token",
+                ENTRY: f'{TOKEN} required clientId="b" clientSecret="{SECRET}" {NO_TRUST};',
+            },
+            ENDPOINT,
+            "/nowhere cannot be used",
+        ),
+    ],
+)
+def test_a_broker_that_would_have_no_token_for_others_does_not_start(
+    configs: dict[str, str], key: str, why: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=why) as refused:
+        by_token(tmp_path, configs)
+    assert refused.value.key == key
+    assert SECRET not in str(refused.value)
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,13 @@ import io
 import json
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
-from klog.admin.oauth import ENDPOINT, Token, TokenSource, login, unsecured_token
+from klog.client.oauth_tokens import ENDPOINT, Token, TokenSource, login, unsecured_token
 from klog.formats.errors import UsageError
 from klog.protocol.errors import AuthenticationFailedError
 
@@ -21,13 +22,17 @@ OPTIONS = {"clientId": "me", "clientSecret": "s3cret", "scope": "kafka"}
 Answer = Callable[[urllib.request.Request], bytes]
 
 
+def no_tls(_: Mapping[str, str]) -> NoReturn:
+    raise AssertionError("nothing here is https")
+
+
 def token_of(answer: Answer, options: dict[str, str] = OPTIONS, **properties: str) -> str:
     def send(request: urllib.request.Request, timeout_s: float, context: object) -> bytes:
         assert (timeout_s, context) == (5, None)
         return answer(request)
 
     given = {ENDPOINT: URL, **{name.replace("_", "."): value for name, value in properties.items()}}
-    return login(given, options, now_s=lambda: 0, timeout_s=5, send=send).token()
+    return login(given, options, no_tls, now_s=lambda: 0, timeout_s=5, send=send).token()
 
 
 def test_an_endpoint_is_asked_with_the_clients_credentials() -> None:
@@ -80,13 +85,13 @@ def test_an_endpoint_that_gives_no_token_is_named(answer: Answer, problem: str) 
 )
 def test_settings_that_give_no_token_are_wrong_usage(properties, options) -> None:
     with pytest.raises(UsageError):
-        login(properties, options, now_s=lambda: 0, timeout_s=5)
+        login(properties, options, no_tls, now_s=lambda: 0, timeout_s=5)
 
 
 def test_a_file_is_read_for_each_connection(tmp_path: Path) -> None:
     path = tmp_path / "a token"
     path.write_text("first\n")
-    bearer = login({ENDPOINT: path.as_uri()}, {}, now_s=lambda: 0, timeout_s=5)
+    bearer = login({ENDPOINT: path.as_uri()}, {}, no_tls, now_s=lambda: 0, timeout_s=5)
     assert bearer.token() == "first"
     path.write_text("second")
     assert bearer.token() == "second"
@@ -108,6 +113,23 @@ def test_a_token_is_fetched_again_when_most_of_its_life_is_over() -> None:
     assert source() == "t1"
     now_s = 1080.0
     assert source() == "t2"
+
+
+def test_while_no_other_token_can_be_had_the_last_one_is_good_to_its_end() -> None:
+    now_s, fails = 1000.0, False
+
+    def fetch() -> Token:
+        if fails:
+            raise AuthenticationFailedError("away")
+        return Token("t", now_s + 100)
+
+    source = TokenSource(fetch, lambda: now_s)
+    assert source() == "t"
+    now_s, fails = 1099.0, True
+    assert source() == "t"
+    now_s = 1100.0
+    with pytest.raises(AuthenticationFailedError, match="away"):
+        source()
 
 
 def test_an_unsecured_token_has_the_claims_of_the_options() -> None:
@@ -133,4 +155,4 @@ def test_a_number_that_is_none_is_refused() -> None:
 
 def test_extensions_are_sent_along() -> None:
     options = {"unsecuredLoginStringClaim_sub": "a", "extension_traceId": "7"}
-    assert login({}, options, now_s=lambda: 0, timeout_s=5).extensions == {"traceId": "7"}
+    assert login({}, options, no_tls, now_s=lambda: 0, timeout_s=5).extensions == {"traceId": "7"}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import ssl
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
-from klog.admin import tls
+from klog.client.http_reading import read_answer
 from klog.client.sasl_oauth import OAuthBearer
 from klog.formats.errors import UsageError
 from klog.protocol.errors import AuthenticationFailedError
@@ -32,7 +33,6 @@ _CLAIMS: Final[Mapping[str, Callable[[str], object]]] = {
 _LIFETIME: Final = "unsecuredLoginLifetimeSeconds"
 _DEFAULT_LIFETIME_S: Final = 3600
 _USED_PART_OF_LIFETIME: Final = 0.8  # Kafka's sasl.login.refresh.window.factor
-_LARGEST_ANSWER_BYTES: Final = 1 << 20
 
 
 class Token(NamedTuple):
@@ -46,50 +46,60 @@ class OpenUrl(Protocol):
     """Sends a request and gives the body of the answer. Raises OSError."""
 
     def __call__(
-        self, request: urllib.request.Request, timeout_s: float, context: ssl.SSLContext | None
+        self, request: urllib.request.Request, timeout_s: float, context: ssl.SSLContext | None, /
     ) -> bytes:
         """The body."""
 
 
-def open_url(request: urllib.request.Request, timeout_s: float, context: ssl.SSLContext | None) -> bytes:
-    """Sends a request over HTTP or HTTPS. Raises OSError."""
-    with urllib.request.urlopen(request, timeout=timeout_s, context=context) as answer:  # noqa: S310 (checked)
-        return bytes(answer.read(_LARGEST_ANSWER_BYTES))
-
-
 @dataclass(slots=True)
 class TokenSource:
-    """Gives a token as long as most of its lifetime is left, then fetches another."""
+    """Gives a token as long as most of its lifetime is left, then fetches another. If that fails, it gives
+    the one that it has, as long as that is valid. Safe for threads.
+    """
 
     fetch: Callable[[], Token]
     now_s: Callable[[], float]
     _held: Token | None = field(default=None, repr=False)
     _good_until_s: float = 0.0
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def __call__(self) -> str:
         """The token. Raises AuthenticationFailedError."""
-        now_s = self.now_s()
-        if self._held is None or now_s >= self._good_until_s:
-            self._held = self.fetch()
-            expires_s = self._held.expires_s
-            lifetime_s = 0.0 if expires_s is None else max(0.0, expires_s - now_s)
-            self._good_until_s = now_s + lifetime_s * _USED_PART_OF_LIFETIME
-        return self._held.text
+        with self._lock:
+            now_s = self.now_s()
+            if self._held is None or now_s >= self._good_until_s:
+                self._held = self._fetched(now_s)
+            return self._held.text
+
+    def _fetched(self, now_s: float) -> Token:
+        try:
+            token = self.fetch()
+        except AuthenticationFailedError:
+            if self._held is None or (self._held.expires_s or 0.0) <= now_s:
+                raise
+            return self._held
+        lifetime_s = 0.0 if token.expires_s is None else max(0.0, token.expires_s - now_s)
+        self._good_until_s = now_s + lifetime_s * _USED_PART_OF_LIFETIME
+        return token
 
 
 def login(
     properties: Mapping[str, str],
     options: Mapping[str, str],
+    context_of: Callable[[Mapping[str, str]], ssl.SSLContext],
     *,
     now_s: Callable[[], float],
     timeout_s: float,
-    send: OpenUrl = open_url,
+    send: OpenUrl = read_answer,
 ) -> OAuthBearer:
-    """The login of OAUTHBEARER; `options` are those of its login module. Raises UsageError."""
+    """The login of OAUTHBEARER; `options` are those of its login module. `context_of` makes the TLS context
+    for a token endpoint of https from its `ssl.` options. Raises UsageError.
+    """
     extensions = {
         name.removeprefix(_EXTENSION): value for name, value in options.items() if name.startswith(_EXTENSION)
     }
-    return OAuthBearer(TokenSource(_fetcher(properties, options, now_s, timeout_s, send), now_s), extensions)
+    fetch = _fetcher(properties, options, context_of, now_s, timeout_s, send)
+    return OAuthBearer(TokenSource(fetch, now_s), extensions)
 
 
 def token_file(properties: Mapping[str, str]) -> Path | None:
@@ -101,6 +111,7 @@ def token_file(properties: Mapping[str, str]) -> Path | None:
 def _fetcher(
     properties: Mapping[str, str],
     options: Mapping[str, str],
+    context_of: Callable[[Mapping[str, str]], ssl.SSLContext],
     now_s: Callable[[], float],
     timeout_s: float,
     send: OpenUrl,
@@ -119,7 +130,7 @@ def _fetcher(
     if parts.scheme not in ("http", "https"):
         raise UsageError(f"{ENDPOINT}={url} is no address of http, https or file")
     request = _token_request(properties, options, url)
-    context = tls.context_of(options) if parts.scheme == "https" else None
+    context = context_of(options) if parts.scheme == "https" else None
     return lambda: _from_endpoint(send, request, timeout_s, context, now_s)
 
 
