@@ -31,6 +31,11 @@ class HistoryReader:
         self._last_marker_ms: dict[int, int] = {}
         self._coordinator_epochs: dict[int, int] = {}
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether a batch was taken that lies after the end."""
+        return self._end is not None
+
     def follow(self, data: memoryview, table: BatchTable, first: int = 0, last: int | None = None) -> None:
         """Take the rows from `first` to before `last` of `table`, which was scanned from `data`."""
         last = len(table) if last is None else last

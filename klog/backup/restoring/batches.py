@@ -1,0 +1,91 @@
+"""Reads the batches of a partition from the pieces of a repository."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO, Protocol
+
+from klog.backup.model import Piece, StoredObject
+from klog.backup.moment.view import Part
+from klog.formats.errors import StorageError
+from klog.kernel.columns import BatchTable
+from klog.storage.files.chunks import chunks
+
+
+class PieceSource(Protocol):
+    """Where pieces are. Errors are `KlogError`s that name the object."""
+
+    def open_piece(self, piece: Piece) -> BinaryIO:
+        """The batches of a piece."""
+
+    def read_stored(self, stored: StoredObject) -> bytes:
+        """A small object, checked."""
+
+
+class Rows:
+    """Some batches: rows `first` to before `last` of `table`, scanned from `data`.
+
+    `segment_base_offset` is that of the segment that they are restored to.
+    """
+
+    __slots__ = ("data", "first", "last", "segment_base_offset", "table")
+
+    def __init__(
+        self, segment_base_offset: int, data: memoryview, table: BatchTable, first: int, last: int
+    ) -> None:
+        self.segment_base_offset = segment_base_offset
+        self.data, self.table = data, table
+        self.first, self.last = first, last
+
+    def span(self) -> memoryview:
+        """The bytes of the batches."""
+        table = self.table
+        start = table.position[self.first] - table.origin
+        end = table.position[self.last - 1] + table.size[self.last - 1] - table.origin
+        return self.data[start:end]
+
+
+def read_batches(
+    source: PieceSource, parts: Iterable[Part], end_offset: int | None = None, *, checked: bool = False
+) -> Iterator[Rows]:
+    """The batches of parts up to the first one that reaches `end_offset` (None: all), in their order.
+
+    The rows are valid until the next ones are requested. With `checked` every piece that is opened is read to
+    its end, and its checksum is compared. Raises `StorageError` for a damaged one.
+    """
+    table = BatchTable()
+    for part in parts:
+        ended = False
+        digest, read_bytes = hashlib.sha256(), 0
+        with source.open_piece(part.piece) as file:
+            for data in chunks(file, table):
+                whole = data[: table.consumed_bytes]
+                if checked:
+                    digest.update(whole)
+                read_bytes += len(whole)
+                first, last = _range(table, part.first_offset, end_offset)
+                if last > first and not ended:
+                    yield Rows(part.segment_base_offset, data, table, first, last)
+                ended = ended or last < len(table)
+                if ended and not checked:
+                    return
+        if read_bytes != part.piece.size_bytes or (checked and digest.hexdigest() != part.piece.sha256):
+            raise StorageError(
+                "is damaged: its batches do not have the checksum of the backup",
+                file=part.piece.name,
+                cure="take it from a copy of the repository, or restore other topics with --topic",
+            )
+        if ended:
+            return
+
+
+def _range(table: BatchTable, first_offset: int, end_offset: int | None) -> tuple[int, int]:
+    """The rows that begin at `first_offset` and end below `end_offset`."""
+    first, last = 0, len(table)
+    while first < last and table.last_offset[first] < first_offset:
+        first += 1
+    if end_offset is not None:
+        while last > first and table.last_offset[last - 1] >= end_offset:
+            last -= 1
+    return first, last

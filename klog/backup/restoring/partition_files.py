@@ -1,0 +1,224 @@
+"""Writes the directory of one partition: the same batches up to the cut, what is added, and derived files.
+
+Rules: Kafka's `LogSegment`, `ProducerStateManager` and `LeaderEpochFileCache`. The files are those of a log
+that was closed: indexes as a recovery would make them, and a producer snapshot at the start of each segment
+and at the end. Nothing is forced to disk here; the caller does that once for all.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from klog.backup.moment.values import AddedMarker
+from klog.backup.moment.view import PartitionView
+from klog.backup.restoring.batches import Rows
+from klog.formats import partition_metadata
+from klog.formats.checkpoints import EpochCheckpoint, EpochEntry, build_epochs
+from klog.formats.constants import ENTRY_PREFIX_BYTES
+from klog.formats.errors import CorruptRecordError, FormatError
+from klog.formats.names import FileKind, segment_file
+from klog.formats.packed import BATCH_HEADER_TO_LEADER_EPOCH
+from klog.formats.partition_metadata import PartitionMetadata
+from klog.kernel.columns import BatchTable
+from klog.kernel.markers import build_marker
+from klog.storage.files.chunks import chunks
+from klog.storage.files.files import open_for_reading, storage_error, write_atomically
+from klog.storage.reading.producer_history import History
+from klog.storage.reading.producer_state import ProducerState, pack_aborted, unpack_snapshot
+from klog.storage.repair.leader_epochs import LeaderEpochs
+from klog.storage.repair.recovery_epochs import note_epochs
+from klog.storage.repair.segment_scan import IndexSettings, scan_segment
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenPartition:
+    """A partition's log as it was written. `segment_start` is the base offset of its first segment."""
+
+    segment_start: int
+    log_start_offset: int
+    end_offset: int
+    latest_epoch: int
+    size_bytes: int
+
+
+class PartitionWriter:
+    """Writes one partition into a directory that is empty. Raises `StorageError`, `KlogError`."""
+
+    def __init__(self, directory: str, view: PartitionView, settings: IndexSettings) -> None:
+        self.directory = directory
+        self._view = view
+        self._settings = settings
+        self._segments: list[int] = []
+        self._file: BinaryIO | None = None
+        self.end_offset = view.log_start_offset
+        self._epoch = -1
+        self._size_bytes = 0
+
+    def copy(self, rows: Rows) -> None:
+        """Write batches as they are into the segment of their piece."""
+        base = rows.segment_base_offset
+        if not self._segments or base > self._segments[-1]:
+            self._roll(base)
+        self._write(rows.span())
+        table = rows.table
+        self.end_offset = table.last_offset[rows.last - 1] + 1
+        self._epoch = max(self._epoch, table.leader_epoch[rows.last - 1])
+
+    def append(self, batch: bytearray, records: int) -> None:
+        """Append a batch that was built for the offset 0, in the latest leader epoch."""
+        if not self._segments:
+            self._roll(self.end_offset)
+        follows = len(batch) - ENTRY_PREFIX_BYTES
+        BATCH_HEADER_TO_LEADER_EPOCH.pack_into(
+            batch, 0, self.end_offset, follows, max(self._latest_epoch(), 0)
+        )
+        self._write(batch)
+        self.end_offset += records
+
+    def append_marker(self, added: AddedMarker) -> None:
+        """Append the marker that ends a transaction."""
+        self.append(build_marker(added.producer_id, added.epoch, added.marker), 1)
+
+    def batches(self) -> Iterator[Rows]:
+        """What was written so far."""
+        if self._file is not None:
+            self._file.flush()
+        table = BatchTable()
+        for base in self._segments:
+            with open_for_reading(self._path(FileKind.LOG, base)) as file:
+                for data in chunks(file, table):
+                    yield Rows(base, data, table, 0, len(table))
+
+    def finish(self, snapshot: bytes | None) -> WrittenPartition:
+        """Write the files that follow from the batches. `snapshot` is the backup's, if it has one."""
+        if not self._segments:
+            empty = self._view.empty_segment
+            self._roll(self.end_offset if empty is None else min(empty, self.end_offset))
+        self.close()
+        state = _Producers(self._view, snapshot)
+        epochs: list[EpochEntry] = []
+        for base in self._segments:
+            self._derive(base, state, epochs)
+        if self.end_offset > self._segments[0]:
+            self._save(FileKind.PRODUCER_SNAPSHOT, self.end_offset, state.snapshot_at(self.end_offset))
+        known = LeaderEpochs(self._view.epochs)
+        known.truncate_from_end(self.end_offset)
+        for entry in epochs:
+            known.assign_newer(entry)
+        self._save_plain(FileKind.LEADER_EPOCH_CHECKPOINT, build_epochs(EpochCheckpoint(known.entries)))
+        if self._view.topic_id is not None:
+            metadata = partition_metadata.build(PartitionMetadata(self._view.topic_id))
+            self._save_plain(FileKind.PARTITION_METADATA, metadata)
+        return WrittenPartition(
+            self._segments[0],
+            max(self._view.log_start_offset, self._segments[0]),
+            self.end_offset,
+            known.entries[-1].epoch if known.entries else -1,
+            self._size_bytes,
+        )
+
+    def close(self) -> None:
+        """Close the segment that is being written."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _latest_epoch(self) -> int:
+        started = [each.epoch for each in self._view.epochs if each.start_offset < self.end_offset]
+        return max([self._epoch, *started])
+
+    def _roll(self, base_offset: int) -> None:
+        self.close()
+        path = self._path(FileKind.LOG, base_offset)
+        try:
+            self._file = open(path, "xb")  # noqa: SIM115 (closed by the next roll, or `close`)
+        except OSError as error:
+            raise storage_error("cannot be written", path, error) from error
+        self._segments.append(base_offset)
+
+    def _write(self, data: memoryview | bytearray) -> None:
+        try:
+            if self._file is not None:
+                self._file.write(data)
+        except OSError as error:
+            raise storage_error(
+                "cannot be written", self._path(FileKind.LOG, self._segments[-1]), error
+            ) from error
+        self._size_bytes += len(data)
+
+    def _derive(self, base: int, state: _Producers, epochs: list[EpochEntry]) -> None:
+        """Write the files that belong to a segment."""
+        if base > self._segments[0]:
+            self._save(FileKind.PRODUCER_SNAPSHOT, base, state.snapshot_at(base))
+
+        def follow(data: memoryview, table: BatchTable, rows: int) -> int:
+            state.follow(data, table, rows)
+            note_epochs(table, rows, epochs)
+            return rows
+
+        path = self._path(FileKind.LOG, base)
+        with open_for_reading(path) as file:
+            scan = scan_segment(file, base, self._settings, follow=follow)
+        if scan.problem is not None:
+            raise CorruptRecordError(scan.problem, file=path, position_bytes=scan.valid_bytes)
+        self._save(FileKind.OFFSET_INDEX, base, scan.offset_index)
+        self._save(FileKind.TIME_INDEX, base, scan.time_index)
+        aborted = state.take_aborted()
+        if aborted:
+            self._save(FileKind.TXN_INDEX, base, aborted)
+
+    def _path(self, kind: FileKind, offset: int) -> str:
+        return os.path.join(self.directory, segment_file(kind, offset))
+
+    def _save(self, kind: FileKind, offset: int, data: bytes) -> None:
+        write_atomically(self._path(kind, offset), data, sync=False)
+
+    def _save_plain(self, kind: FileKind, data: bytes) -> None:
+        write_atomically(os.path.join(self.directory, kind), data, sync=False)
+
+
+class _Producers:
+    """Follows the producers of a log. What the backup's snapshot says counts from its offset on: it also has
+    producers whose batches were deleted.
+    """
+
+    def __init__(self, view: PartitionView, snapshot: bytes | None) -> None:
+        self._state = ProducerState(view.log_start_offset, History())
+        self._snapshot = snapshot
+        self._offset = view.snapshot.offset if view.snapshot is not None else -1
+
+    def follow(self, data: memoryview, table: BatchTable, rows: int) -> None:
+        first = 0
+        if self._snapshot is not None:
+            while first < rows and table.base_offset[first] < self._offset:
+                first += 1
+            self._state.follow(data, table, 0, first)
+            if first < rows:
+                self._load()
+        self._state.follow(data, table, first, rows)
+
+    def snapshot_at(self, offset: int) -> bytes:
+        """The bytes of a snapshot at an offset that all batches so far lie below."""
+        if self._snapshot is not None and self._offset <= offset:
+            self._load()
+        return self._state.snapshot()
+
+    def take_aborted(self) -> bytes:
+        """The transaction index of what was aborted since the last call; empty if nothing was."""
+        aborted = pack_aborted(self._state.aborted)
+        self._state.aborted.clear()
+        return aborted
+
+    def _load(self) -> None:
+        data, self._snapshot = self._snapshot, None
+        try:
+            entries = unpack_snapshot(data or b"")
+        except FormatError:
+            return  # a broker would delete it, too, and take what the batches say
+        aborted = self._state.aborted
+        self._state = ProducerState(self._offset, History())
+        self._state.load(entries)
+        self._state.aborted = aborted

@@ -1,0 +1,134 @@
+"""Plans what comes back: for each partition the exact end, and the markers that are added there.
+
+The plan reads the headers of all batches of the partitions, and the records of `__transaction_state`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from klog.backup.moment.corrections import fenced_epochs
+from klog.backup.moment.cut import ConsistentEnds
+from klog.backup.moment.decisions import TRANSACTION_TOPIC, Decisions
+from klog.backup.moment.history import HistoryReader
+from klog.backup.moment.values import EndRule, PartitionCut, PartitionHistory
+from klog.backup.moment.view import PartitionView
+from klog.backup.restoring.batches import PieceSource, read_batches
+from klog.backup.restoring.state_records import transaction_records, transaction_states
+from klog.formats.errors import UsageError
+from klog.formats.names import TopicPartition
+
+OnBytes = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """The moment to go back to. `at_ms` is None for the end of a run; `offsets` are ends that are given."""
+
+    at_ms: int | None = None
+    offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedPartition:
+    """A partition that comes back. `size_bytes` is about what its log takes."""
+
+    view: PartitionView
+    cut: PartitionCut
+    target: TopicPartition
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class RestorePlan:
+    """The partitions in their order, and the time of markers and records that are added."""
+
+    partitions: tuple[PlannedPartition, ...]
+    moment_ms: int
+
+    @property
+    def size_bytes(self) -> int:
+        """About the size of all logs."""
+        return sum(each.size_bytes for each in self.partitions)
+
+
+def rule_of(view: PartitionView, moment: Moment) -> EndRule:
+    """Where a partition ends by time. Raises `UsageError` for an offset that the backup does not have."""
+    given = moment.offsets.get(view.partition)
+    if given is not None:
+        last = max(end for end in (view.known_end, view.next_end) if end is not None)
+        if not view.log_start_offset <= given <= last:
+            raise UsageError(
+                f"{view.partition}: the backup has the offsets from {view.log_start_offset} to {last}, not"
+                f" {given}"
+            )
+        return EndRule(given, given, is_given=True)
+    if moment.at_ms is None:
+        return EndRule(view.known_end or 0, view.known_end)
+    return EndRule(view.known_end or 0, view.next_end, moment.at_ms)
+
+
+def plan_restore(
+    source: PieceSource,
+    views: Sequence[PartitionView],
+    moment: Moment,
+    moment_ms: int,
+    *,
+    wanted: Callable[[str], bool],
+    names: Mapping[str, str],
+    on_bytes: OnBytes | None = None,
+) -> RestorePlan:
+    """What comes back of `views`: the topics that are `wanted`, under new `names`.
+
+    Partitions of other topics take part in finding the cut, as a transaction may be in them. `moment_ms` is
+    the moment in ms.
+    """
+    decisions = Decisions()
+    histories: dict[TopicPartition, PartitionHistory] = {}
+    sizes: dict[TopicPartition, int] = {}
+    for view in views:
+        histories[view.partition], sizes[view.partition] = _history(source, view, moment, decisions, on_bytes)
+    ends = ConsistentEnds(histories, decisions)
+    fenced: dict[int, int] = {}
+    for view in views:
+        if view.partition.topic == TRANSACTION_TOPIC and wanted(TRANSACTION_TOPIC):
+            found = read_batches(source, view.parts, ends.ends[view.partition])
+            states = transaction_states(found)
+            fenced |= fenced_epochs(states.values())
+    cuts = ends.cut(moment_ms, fenced)
+    planned = [
+        PlannedPartition(
+            view,
+            cuts[view.partition],
+            TopicPartition(names.get(view.partition.topic, view.partition.topic), view.partition.partition),
+            sizes[view.partition],
+        )
+        for view in sorted(views, key=lambda each: each.partition)
+        if wanted(view.partition.topic)
+    ]
+    return RestorePlan(tuple(planned), moment_ms)
+
+
+def _history(
+    source: PieceSource,
+    view: PartitionView,
+    moment: Moment,
+    decisions: Decisions,
+    on_bytes: OnBytes | None,
+) -> tuple[PartitionHistory, int]:
+    """The history of a partition, and about how many bytes lie before its end by time."""
+    reader = HistoryReader(rule_of(view, moment))
+    is_state = view.partition.topic == TRANSACTION_TOPIC
+    size_bytes = 0
+    for rows in read_batches(source, view.parts):
+        reader.follow(rows.data, rows.table, rows.first, rows.last)
+        if not reader.has_ended:
+            size_bytes += len(rows.span())
+        if is_state:
+            for offset, end, _, record in transaction_records(rows):
+                if record is not None:
+                    decisions.add(view.partition, offset, end, record)
+        if on_bytes is not None:
+            on_bytes(len(rows.span()))
+    return reader.finish(view.complete_ms, view.log_start_offset), size_bytes
