@@ -44,7 +44,7 @@ class PartitionView:
     epochs: tuple[EpochEntry, ...]
     snapshot: SnapshotObject | None
     complete_ms: int
-    empty_segment: int | None
+    empty_segments: tuple[int, ...]
     damage: tuple[Damage, ...]
 
     @property
@@ -96,7 +96,13 @@ def _view(
         epochs.entries,
         first.snapshot,
         last.read_time_ms - CHECKPOINT_AGE_MS,
-        last.empty_segment,
+        first.empty_segments
+        if last is first
+        else tuple(
+            sorted(
+                {*first.empty_segments, *(each for each in last.empty_segments if each > first.end_offset)}
+            )
+        ),
         first.damage if last is first else (*first.damage, *_after(last.damage, first.end_offset)),
     )
 

@@ -60,6 +60,10 @@ class PartitionWriter:
     def copy(self, rows: Rows) -> None:
         """Write batches as they are into the segment of their piece."""
         base = rows.segment_base_offset
+        if not self._segments:
+            for empty in self._view.empty_segments:
+                if empty < base:
+                    self._roll(empty)
         if not self._segments or base > self._segments[-1]:
             self._roll(base)
         self._write(rows.span())
@@ -94,9 +98,8 @@ class PartitionWriter:
 
     def finish(self, snapshot: bytes | None) -> WrittenPartition:
         """Write the files that follow from the batches. `snapshot` is the backup's, if it has one."""
-        if not self._segments:
-            empty = self._view.empty_segment
-            self._roll(self.end_offset if empty is None else min(empty, self.end_offset))
+        if not self._segments or self._goes_on_in_empty_segment():
+            self._roll(self.end_offset)
         self.close()
         state = _Producers(self._view, snapshot)
         epochs: list[EpochEntry] = []
@@ -125,6 +128,9 @@ class PartitionWriter:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+    def _goes_on_in_empty_segment(self) -> bool:
+        return self.end_offset in self._view.empty_segments and self.end_offset > self._segments[-1]
 
     def _latest_epoch(self) -> int:
         started = [each.epoch for each in self._view.epochs if each.start_offset < self.end_offset]
