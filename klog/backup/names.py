@@ -76,3 +76,9 @@ def piece(
 def snapshot(partition: TopicPartition, offset: int, sha256: str) -> str:
     """The name of a producer snapshot."""
     return f"{data_directory(partition)}/{offset:020d}-{sha256[:_HASH_DIGITS]}.snapshot"
+
+
+def time_of_id(identifier: str) -> int:
+    """The time at which the backup with this id began, in ms."""
+    moment = datetime.strptime(identifier[:15], "%Y%m%dT%H%M%S").replace(tzinfo=UTC)
+    return int(moment.timestamp()) * 1000 + int(identifier[15:18])

@@ -11,13 +11,18 @@ from pathlib import Path
 import pytest
 
 import klog.testing
+from klog.backup.model import RepositoryInfo
 from klog.backup.moment.values import Basis
-from klog.backup.moment.view import view_of
+from klog.backup.repository import Repository, open_or_create
 from klog.backup.restoring.batches import Rows
 from klog.backup.restoring.log_directories import Layout, write_log_directories
-from klog.backup.restoring.plan import Moment, RestorePlan, plan_restore
+from klog.backup.restoring.plan import RestorePlan
+from klog.backup.restoring.request import RestoreRequest, identity, plan_of, select
+from klog.backup.restoring.selection import RepositoryPieces
 from klog.backup.restoring.state_records import committed_offsets, transaction_states
 from klog.backup.restoring.target import RestoreTarget
+from klog.backup.run import RunOptions, run_backup
+from klog.backup.store import open_store
 from klog.coordinator.groups.coordinator import CONSUMER_OFFSETS
 from klog.coordinator.transactions.values import TransactionState
 from klog.formats.constants import CONTROL_BIT
@@ -27,20 +32,19 @@ from klog.kernel.markers import marker_of_batch
 from klog.storage.cleaner.decoding import decode_one
 from klog.storage.files.chunks import chunks
 from klog.storage.files.files import open_for_reading
-from tests.backup.memory_backup import MemoryPieces, States, around
 from tests.backup.transactional_load import INPUT, PARTITIONS, TOPIC, Client, now_ms
 
 CLIENTS = ("alice", "bob", "carol")
 SEED = 11
+RUNS = 4
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """What clients did, what runs read meanwhile, and the broker's directory after its stop."""
+    """What clients did, the backups that runs made meanwhile, and the broker's directory after its stop."""
 
     clients: dict[str, Client]
-    runs: list[States]
-    pieces: MemoryPieces
+    repository: Repository
     directory: Path
     begin_ms: int
     end_ms: int
@@ -52,8 +56,11 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorded]:
         "offsets.topic.num.partitions": 3,
         "transaction.state.log.num.partitions": 2,
         "log.segment.bytes": 16384,
+        # A run takes what the broker has noted as replicated.
+        "replica.high.watermark.checkpoint.interval.ms": 100,
     }
-    pieces, runs = MemoryPieces(), []
+    place = str(tmp_path_factory.mktemp("repository"))
+    repository = open_or_create(open_store(place), RepositoryInfo("test"))
     with klog.testing.broker(config) as broker:
         broker.create_topic(TOPIC, partitions=PARTITIONS)
         broker.create_topic(INPUT, partitions=1)
@@ -62,32 +69,32 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorded]:
         begin_ms = now_ms()
         for client in clients.values():
             client.start()
-        for _ in range(4):
+        for number in range(RUNS):
             time.sleep(1.0)
-            runs.append(pieces.back_up(directory, pause_s=0.03))
+            back_up(repository, directory, number)
         end_ms = now_ms()
         for client in clients.values():
             client.stop()
         broker.stop()
-        runs.append(pieces.back_up(directory))
-        yield Recorded(clients, runs, pieces, directory, begin_ms, end_ms)
+        back_up(repository, directory, RUNS)
+        yield Recorded(clients, repository, directory, begin_ms, end_ms)
 
 
-def restore(recorded: Recorded, runs: list[States], at_ms: int | None, path: Path) -> RestorePlan:
-    """Restores to a moment, or (None) to the last run of `runs`."""
-    partitions = sorted({each for run in runs for each in run})
-    if at_ms is None:
-        views = [view_of(runs[-1][each], None) for each in partitions]
-        moment_ms = max(each.read_time_ms for each in runs[-1].values())
-    else:
-        views = [view_of(*around(runs, each, at_ms)) for each in partitions]
-        moment_ms = at_ms
-    plan = plan_restore(
-        recorded.pieces, views, Moment(at_ms), moment_ms, wanted=lambda topic: topic != INPUT, names={}
-    )
+def back_up(repository: Repository, directory: Path, number: int) -> None:
+    run_backup(repository, [str(directory)], RunOptions(f"{number:04d}", "1.0"))
+
+
+def restore(repository: Repository, request: RestoreRequest, path: Path) -> RestorePlan:
+    plan = plan_of(repository, request, select(repository, request))
     layout = Layout({0: ""}, {each.target: (0,) for each in plan.partitions}, "WnrRcUjsTR6xk3yBsWKJjQ")
-    write_log_directories(recorded.pieces, plan, RestoreTarget(str(path), "test"), layout)
+    target = RestoreTarget(str(path), identity(plan))
+    write_log_directories(RepositoryPieces(repository), plan, target, layout)
     return plan
+
+
+def without_input(topic: str) -> bool:
+    """The topic that the groups' offsets are of is empty: with it, no offset could be beyond its end."""
+    return topic != INPUT
 
 
 def rows_of(directory: Path) -> Iterator[Rows]:
@@ -175,16 +182,17 @@ def require_same_bytes(original: Path, restored: Path, end_offset: int) -> None:
 def test_any_moment_is_as_the_clients_histories_say(recorded: Recorded, tmp_path: Path, number: int) -> None:
     at_ms = random.Random(SEED + number).randint(recorded.begin_ms + 300, recorded.end_ms)
 
-    plan = restore(recorded, recorded.runs, at_ms, tmp_path / "restored")
+    plan = restore(recorded.repository, RestoreRequest(at_ms, wants=without_input), tmp_path / "restored")
 
     assert check(recorded, plan, tmp_path / "restored", at_ms) > 0
 
 
-@pytest.mark.parametrize("run", range(5))
-def test_the_end_of_a_run_on_a_busy_broker_is_consistent(
-    recorded: Recorded, tmp_path: Path, run: int
-) -> None:
-    plan = restore(recorded, recorded.runs[: run + 1], None, tmp_path / "restored")
+@pytest.mark.parametrize("run", range(RUNS + 1))
+def test_the_end_of_a_run_on_a_busy_broker_fits(recorded: Recorded, tmp_path: Path, run: int) -> None:
+    identifier = recorded.repository.ids()[run]
+    request = RestoreRequest(backup=identifier, wants=without_input)
+
+    plan = restore(recorded.repository, request, tmp_path / "restored")
 
     assert check(recorded, plan, tmp_path / "restored", None) > 0
     assert {each.cut.basis for each in plan.partitions} == {Basis.ARRIVAL}

@@ -147,7 +147,10 @@ class _Writing:
         """The records that must follow in a partition of a coordinator's topic, in batches."""
         topic = planned.view.partition.topic
         if topic == TRANSACTION_TOPIC:
-            found = transaction_corrections(transaction_states(writer.batches()), self._plan.moment_ms)
+            states = transaction_states(writer.batches())
+            ids = (each.producer.producer_id for each in states.values())
+            writer.largest_producer_id = max(ids, default=-1)
+            found = transaction_corrections(states, self._plan.moment_ms)
         elif topic == CONSUMER_OFFSETS:
             groups = committed_offsets(str(planned.target), writer.batches())
             found = [

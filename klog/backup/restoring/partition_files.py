@@ -35,13 +35,16 @@ from klog.storage.repair.segment_scan import IndexSettings, scan_segment
 
 @dataclass(frozen=True, slots=True)
 class WrittenPartition:
-    """A partition's log as it was written. `segment_start` is the base offset of its first segment."""
+    """A partition's log as it was written. `segment_start` is the base offset of its first segment.
+    `largest_producer_id` is -1 if no producer has an id.
+    """
 
     segment_start: int
     log_start_offset: int
     end_offset: int
     latest_epoch: int
     size_bytes: int
+    largest_producer_id: int
 
 
 class PartitionWriter:
@@ -56,6 +59,7 @@ class PartitionWriter:
         self.end_offset = view.log_start_offset
         self._epoch = -1
         self._size_bytes = 0
+        self.largest_producer_id = -1
 
     def copy(self, rows: Rows) -> None:
         """Write batches as they are into the segment of their piece."""
@@ -121,6 +125,7 @@ class PartitionWriter:
             self.end_offset,
             known.entries[-1].epoch if known.entries else -1,
             self._size_bytes,
+            max(self.largest_producer_id, state.largest_producer_id),
         )
 
     def close(self) -> None:
@@ -211,6 +216,11 @@ class _Producers:
         if self._snapshot is not None and self._offset <= offset:
             self._load()
         return self._state.snapshot()
+
+    @property
+    def largest_producer_id(self) -> int:
+        """-1 if there is no producer."""
+        return max(self._state.producers, default=-1)
 
     def take_aborted(self) -> bytes:
         """The transaction index of what was aborted since the last call; empty if nothing was."""

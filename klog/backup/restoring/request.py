@@ -1,0 +1,132 @@
+"""What a restore is asked for, and the plan that a repository gives for it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from klog.backup.model import Manifest
+from klog.backup.moment.decisions import TRANSACTION_TOPIC
+from klog.backup.moment.view import PartitionView
+from klog.backup.repository import Repository
+from klog.backup.restoring.plan import Moment, OnBytes, RestorePlan, plan_restore
+from klog.backup.restoring.selection import (
+    RepositoryPieces,
+    manifests_around,
+    newest_backup,
+    views_around,
+    views_of_backup,
+)
+from klog.cluster_metadata import json_form
+from klog.cluster_metadata.model import Cluster
+from klog.formats.errors import MissingInputError, UsageError
+from klog.formats.names import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreRequest:
+    """A moment or the id of a backup (None: the newest), or the offset at which partitions end. `wants` says
+    which topics come back, and `names` has the new names of some.
+    """
+
+    at_ms: int | None = None
+    backup: str | None = None
+    offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
+    wants: Callable[[str], bool] = lambda _topic: True
+    names: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """The partitions that take part, and the backup whose metadata counts."""
+
+    views: tuple[PartitionView, ...]
+    manifest: Manifest
+    moment_ms: int
+
+    @property
+    def size_bytes(self) -> int:
+        """How much a plan reads."""
+        return sum(view.size_bytes for view in self.views)
+
+
+def select(repository: Repository, request: RestoreRequest) -> Selected:
+    """What a request is about. Raises `UsageError`, `MissingInputError`, `StorageError`, `FormatError`."""
+    if request.at_ms is not None:
+        manifests = manifests_around(repository, request.at_ms)
+        earlier = [each for each in manifests if each.begin_ms <= request.at_ms]
+        manifest = earlier[-1] if earlier else manifests[0]
+        views = list(views_around(repository, manifests, request.at_ms))
+        moment_ms = request.at_ms
+    else:
+        identifier = request.backup
+        manifest = newest_backup(repository) if identifier is None else repository.manifest(identifier)
+        views = views_of_backup(repository, manifest)
+        moment_ms = manifest.begin_ms
+    topics = {view.partition.topic for view in views}
+    wanted = {topic for topic in topics if request.wants(topic)}
+    if not wanted:
+        raise MissingInputError(
+            "has no such topic at that moment",
+            file=repository.place,
+            cure="klog backup show lists the topics",
+        )
+    _require_names(request.names, wanted)
+    _require_offsets(request.offsets, {view.partition for view in views})
+    return Selected(
+        tuple(each for each in views if each.partition.topic in {*wanted, TRANSACTION_TOPIC}),
+        manifest,
+        moment_ms,
+    )
+
+
+def plan_of(
+    repository: Repository, request: RestoreRequest, selected: Selected, on_bytes: OnBytes | None = None
+) -> RestorePlan:
+    """The plan for what was selected. Raises `UsageError`, `StorageError`, `FormatError`."""
+    return plan_restore(
+        RepositoryPieces(repository),
+        selected.views,
+        Moment(request.at_ms, request.offsets),
+        selected.moment_ms,
+        wanted=request.wants,
+        names=request.names,
+        on_bytes=on_bytes,
+    )
+
+
+def identity(plan: RestorePlan) -> str:
+    """Text that is the same for restores of the same partitions with the same ends."""
+    described = [
+        (str(each.view.partition), str(each.target), each.cut.end_offset, each.cut.added)
+        for each in plan.partitions
+    ]
+    return hashlib.sha256(json.dumps(described).encode("ascii")).hexdigest()
+
+
+def metadata_of(repository: Repository, manifest: Manifest) -> Cluster | None:
+    """The metadata that a backup has, None if it has none. Raises `FormatError`, `StorageError`."""
+    if manifest.metadata is None:
+        return None
+    return json_form.decode(repository.read_stored(manifest.metadata))
+
+
+def _require_names(names: Mapping[str, str], wanted: set[str]) -> None:
+    missing = sorted(set(names) - wanted)
+    if missing:
+        raise UsageError(f"--rename: topic {missing[0]} is not among the restored ones")
+    after = [names.get(topic, topic) for topic in wanted]
+    twice = sorted({topic for topic in after if after.count(topic) > 1})
+    if twice:
+        raise UsageError(f"--rename: two topics would be named {twice[0]}")
+    internal = sorted(topic for topic in names if topic.startswith("__"))
+    if internal:
+        raise UsageError(f"--rename: {internal[0]} keeps its name, as brokers look for it")
+
+
+def _require_offsets(offsets: Mapping[TopicPartition, int], known: set[TopicPartition]) -> None:
+    unknown = sorted(set(offsets) - known)
+    if unknown:
+        raise UsageError(f"--offsets: {unknown[0]} is not in the backup")
