@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import select
 import socket
+import ssl
 import struct
 import time
 from collections import deque
@@ -32,10 +33,12 @@ _BARRIERS: Final = 3
 class Connection:
     """One connection to one broker, with at most one request under way."""
 
-    def __init__(self, port: int, name: str) -> None:
+    def __init__(self, port: int, name: str, tls: ssl.SSLContext | None = None) -> None:
         self._name = name
         self._socket = socket.create_connection(("127.0.0.1", port), TIMEOUT_S)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if tls is not None:
+            self._socket = tls.wrap_socket(self._socket, server_hostname="localhost")
         self._received = bytearray()
         self.asked: Ask | None = None
 

@@ -143,6 +143,10 @@ def _network_metrics(broker: Broker, now: _Snapshot, before: _Snapshot, seconds:
         yield gauges(
             f"kafka_server_{name}_connection_count", "open connections", "listener", network.connection_counts
         )
+    accepted, by_listener = network.accept_rates()
+    prefix = "kafka_server_socket_server_metrics"
+    yield gauges(f"{prefix}_connection_accept_rate", "connections a second", "listener", by_listener)
+    yield gauge(f"{prefix}_broker_connection_accept_rate", "of all listeners that are limited", accepted)
     yield gauge(
         "kafka_network_requestchannel_requestqueuesize",
         "requests that wait for an I/O thread",

@@ -84,6 +84,14 @@ class ConnectionCounts:
         rate.record(1, now_ms)
         return rate_throttle_ms(rate, limit, now_ms, window_ms)
 
+    def rates(self) -> tuple[float, dict[str, float]]:
+        """How many connections a second are accepted: by listeners that are not protected, and by each."""
+        now_ms = self._clock_ms()
+        with self._lock:
+            found = {name: each.rate(now_ms) for name, each in self._rates.items()}
+            by_listener = {name: found.get(name, 0.0) for name in sorted(self._listeners)}
+            return found.get(None, 0.0), by_listener
+
     def charge_address(self, listener: str, ip: str) -> int:
         """Counts a connection that was accepted in the rate of its address. If that has too many, it counts
         in no rate; returns for how many ms it is held before it is closed.

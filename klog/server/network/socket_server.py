@@ -345,6 +345,10 @@ class SocketServer:
         """Open connections by the listener that they came through."""
         return {listener.name: self._counts.of_listener(listener.name) for listener in self._listeners}
 
+    def accept_rates(self) -> tuple[float, Mapping[str, float]]:
+        """Connections accepted a second, as they count for the broker's limit, and by listener."""
+        return self._counts.rates()
+
     @property
     def queued_requests(self) -> int:
         """Connections that wait for an I/O thread with a request or a large frame."""

@@ -275,6 +275,7 @@ def test_the_protected_listener_does_not_count_in_the_brokers_rate():
     counts.reconfigure(settings, ["A", "B"])
     assert [counts.charge("A") for _ in range(3)] == [0, 0, 0]
     assert [counts.charge("B") for _ in range(2)] == [0, 1000]
+    assert counts.rates() == (2.0, {"A": 3.0, "B": 2.0})
     counts.reconfigure(settings, ["A"])
     assert counts.charge("A") == 1000
 
