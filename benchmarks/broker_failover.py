@@ -17,7 +17,7 @@ import shutil
 import signal
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from functools import partial
@@ -25,7 +25,7 @@ from pathlib import Path
 
 from kazoo.client import KazooClient
 
-from benchmarks.brokers import RunningBroker, start_kafka, start_klog
+from benchmarks.brokers import KLOG_PROGRAM, RunningBroker, start_kafka, start_klog
 from benchmarks.measure import BenchmarkError, judge
 from benchmarks.rows import Rows
 from klog.protocol.apis import ApiKey
@@ -165,9 +165,17 @@ class Cluster:
 
 @contextmanager
 def cluster(
-    kind: str, work: Path, extra: Mapping[str, str | int] | None = None, *, checkout: bool = False
+    kind: str,
+    work: Path,
+    extra: Mapping[str, str | int] | None = None,
+    *,
+    checkout: bool = False,
+    program: Sequence[str] = KLOG_PROGRAM,
 ) -> Iterator[Cluster]:
-    """Three brokers that know each other and their controller; `extra` are configs of each."""
+    """Three brokers that know each other and their controller; `extra` are configs of each.
+
+    `program` are the options of Python that run klog.
+    """
     shutil.rmtree(work, ignore_errors=True)
     with ExitStack() as closing:
         closing.callback(shutil.rmtree, work, ignore_errors=True)
@@ -182,7 +190,7 @@ def cluster(
             directory = work / f"{kind}-{broker_id}"
             if kind == "klog":
                 config["zookeeper.connect"] = zookeeper.hosts
-                broker = start_klog(directory, config, checkout=checkout)
+                broker = start_klog(directory, config, checkout=checkout, program=program)
             else:
                 broker = start_kafka(directory, zookeeper.hosts, config)
             closing.callback(broker.stop)

@@ -26,6 +26,7 @@ from tests.peers.broker import free_port, properties_text
 from tests.peers.kafka import java_environment
 from tests.peers.zookeeper import ZooKeeperServer
 
+KLOG_PROGRAM = ("-m", "klog")
 _START_TIMEOUT_S = 120
 _STOP_TIMEOUT_S = 120
 # The heap of kafka-server-start.sh, then the flags that kafka-run-class.sh gives to every program. The log of
@@ -107,7 +108,7 @@ def start_klog(
     config: Mapping[str, str | int] | None = None,
     *,
     checkout: bool = False,
-    program: Sequence[str] = ("-m", "klog"),
+    program: Sequence[str] = KLOG_PROGRAM,
 ) -> RunningBroker:
     """Starts the package that is built from the checkout, or (`checkout`) its modules, not compiled.
 

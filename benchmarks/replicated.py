@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.broker_failover import KINDS, Cluster, cluster
-from benchmarks.brokers import RunningBroker
+from benchmarks.brokers import KLOG_PROGRAM, RunningBroker
 
 _CONFIG: dict[str, str | int] = {
     "offsets.topic.replication.factor": 3,
@@ -40,14 +40,23 @@ class ReplicatedBroker:
 
 @contextmanager
 def replicated(
-    scratch: Path, config: dict[str, str | int] | None = None, *, alone: bool = False, checkout: bool = False
+    scratch: Path,
+    config: dict[str, str | int] | None = None,
+    *,
+    alone: bool = False,
+    checkout: bool = False,
+    program: Sequence[str] = KLOG_PROGRAM,
 ) -> Iterator[list[ReplicatedBroker]]:
-    """A cluster of klog, and (unless `alone`) one of Kafka, each with a ZooKeeper of its own."""
+    """A cluster of klog, and (unless `alone`) one of Kafka, each with a ZooKeeper of its own.
+
+    `program` are the options of Python that run klog.
+    """
     configs = {**_CONFIG, **(config or {})}
     with ExitStack() as closing:
         found = []
         for kind in KINDS[:1] if alone else KINDS:
-            started = cluster(kind, scratch / f"cluster-{kind}", configs, checkout=checkout)
+            work = scratch / f"cluster-{kind}"
+            started = cluster(kind, work, configs, checkout=checkout, program=program)
             found.append(_led(kind, closing.enter_context(started)))
         yield found
 
