@@ -28,6 +28,8 @@ from klog.storage.reading.batch_search import MAX_BATCH_BYTES, first_filled_byte
 from klog.storage.reading.reader import tail_problem
 
 PIECE_BYTES: Final = 64 << 20
+REUSED_MS: Final = 6 * 3_600_000
+"""An object that no backup has is used if it is not older. It must be less than the grace time of a prune."""
 
 OnBytes = Callable[[int], object]
 
@@ -82,12 +84,14 @@ class PieceWriter:
         piece_bytes: int,
         on_bytes: OnBytes,
         on_stored: OnBytes,
+        now_ms: Callable[[], int],
     ) -> None:
         self.store = store
         self.piece_bytes = piece_bytes
         self.on_bytes = on_bytes
         self._compression = compression
         self._on_stored = on_stored
+        self._now_ms = now_ms
 
     def begin(self, partition: TopicPartition, segment: int, start_bytes: int, table: BatchTable) -> _Piece:
         """A new piece; `table` has its first batches, which decide whether it is compressed."""
@@ -101,12 +105,21 @@ class PieceWriter:
         """Store a piece, unless the same one is there already."""
         made = piece.finished()
         try:
-            if self.store.size_of(made.name) != made.stored_bytes:
+            if not self._is_there(made):
                 self.store.commit(piece.pending, made.name)
                 self._on_stored(made.stored_bytes)
         finally:
             piece.pending.discard()
         return made
+
+    def _is_there(self, made: Piece) -> bool:
+        """Whether a run that was killed has stored the piece; an old one may just be pruned."""
+        found = self.store.status(made.name)
+        return (
+            found is not None
+            and found.size_bytes == made.stored_bytes
+            and found.modified_ms > self._now_ms() - REUSED_MS
+        )
 
 
 class _Piece:

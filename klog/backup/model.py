@@ -7,7 +7,8 @@ exclusive.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -201,6 +202,16 @@ class Manifest:
     problems: tuple[Problem, ...] = ()
     read_bytes: int = 0
     stored_bytes: int = 0
+
+    def covers(self, topic: str, ref: PartitionRef) -> bool:
+        """Whether the run has looked at a partition; otherwise it was carried over as it was."""
+        is_source = any(each.directory == ref.source for each in self.sources)
+        return is_source and is_wanted(topic, self.patterns)
+
+
+def is_wanted(topic: str, patterns: Sequence[str]) -> bool:
+    """Whether a topic matches one of the regular expressions as a whole; none stands for all topics."""
+    return not patterns or any(re.fullmatch(pattern, topic) for pattern in patterns)
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,6 +152,9 @@ class SeekableZstd(SeekableStream):
         start = end - _FOOTER.size - frames * _ENTRY.size
         if magic != _SEEKABLE_MAGIC or flags or frames > _MOST_FRAMES or start < _SKIPPABLE.size:
             raise self._damaged("has no seek table at its end", end - len(footer))
+        head = (_SKIPPABLE_MAGIC, frames * _ENTRY.size + _FOOTER.size)
+        if _SKIPPABLE.unpack(read_at(self._file, start - _SKIPPABLE.size, _SKIPPABLE.size)) != head:
+            raise self._damaged("has no seek table at its end", start - _SKIPPABLE.size)
         sizes = list(_ENTRY.iter_unpack(read_at(self._file, start, frames * _ENTRY.size)))
         packed, plain = [size for size, _ in sizes], [size for _, size in sizes]
         if sum(packed) != start - _SKIPPABLE.size or max(plain, default=1) > FRAME_BYTES or 0 in plain:

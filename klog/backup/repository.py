@@ -18,7 +18,12 @@ from klog.formats.errors import FormatError, MissingInputError, StorageError, Us
 from klog.formats.names import TopicPartition
 
 _Parsed = TypeVar("_Parsed")
-_OBJECTS_KEPT = 4
+_OBJECTS_KEPT = 16
+_CURE = "take the object from a copy of the repository"
+
+
+class MissingObjectError(FormatError):
+    """An object that a backup needs is not there."""
 
 
 class Repository:
@@ -28,6 +33,7 @@ class Repository:
         self.store = store
         self.info = info
         self._states = lru_cache(_OBJECTS_KEPT)(self._read_states)
+        self._tables = lru_cache(_OBJECTS_KEPT)(lambda name: self._parsed(name, documents.decode_table))
 
     @property
     def place(self) -> str:
@@ -57,11 +63,9 @@ class Repository:
         name = names.manifest(names.checked_id(identifier))
         try:
             return self._parsed(name, documents.decode_manifest)
-        except StorageError as error:
-            if not missing(error):
-                raise
+        except MissingObjectError:
             cure = "klog backup list shows the ids"
-            raise MissingInputError(f"there is no backup {identifier}", file=self.place, cure=cure) from error
+            raise MissingInputError(f"there is no backup {identifier}", file=self.place, cure=cure) from None
 
     def manifests(self) -> Iterator[Manifest]:
         """All backups, the oldest first."""
@@ -70,7 +74,7 @@ class Repository:
 
     def partitions(self, manifest: Manifest) -> dict[TopicPartition, PartitionRef]:
         """The partitions of a backup."""
-        refs = {} if manifest.table is None else self._parsed(manifest.table, documents.decode_table)
+        refs = {} if manifest.table is None else dict(self._tables(manifest.table))
         for partition, ref in manifest.changes.items():
             if ref is None:
                 refs.pop(partition, None)
@@ -80,22 +84,18 @@ class Repository:
 
     def state(self, partition: TopicPartition, ref: PartitionRef) -> PartitionState:
         """The state that a reference leads to."""
-        stored = self._stored_state(partition, ref.states)
+        stored = self.stored_state(partition, ref.states)
         if stored.base is None:
             return stored.state
-        whole = self._stored_state(partition, stored.base.states)
+        whole = self.stored_state(partition, stored.base.states)
         return documents.resolved(stored, None if whole.base is not None else whole.state)
 
     def whole(self, partition: TopicPartition, ref: PartitionRef) -> tuple[str, PartitionState]:
         """The whole state that the state of a reference is based on, or is, and the object that has it."""
-        stored = self._stored_state(partition, ref.states)
+        stored = self.stored_state(partition, ref.states)
         if stored.base is None:
             return ref.states, stored.state
-        return stored.base.states, self._stored_state(partition, stored.base.states).state
-
-    def states_in(self, name: str) -> Mapping[TopicPartition, StoredState]:
-        """The states that an object has, as they are written."""
-        return self._states(name)
+        return stored.base.states, self.stored_state(partition, stored.base.states).state
 
     def read_stored(self, stored: StoredObject) -> bytes:
         """The plain bytes of a small object, checked."""
@@ -108,11 +108,12 @@ class Repository:
         """Store the metadata of a cluster."""
         sha256 = hashlib.sha256(data).hexdigest()
         stored = StoredObject(names.metadata(sha256), len(data), sha256)
-        if self.store.size_of(stored.name) is None:
+        if self.store.status(stored.name) is None:
             self.store.put(stored.name, gzip.compress(data, 6, mtime=0))
         return stored
 
-    def _stored_state(self, partition: TopicPartition, name: str) -> StoredState:
+    def stored_state(self, partition: TopicPartition, name: str) -> StoredState:
+        """A state as it is written in an object."""
         found = self._states(name).get(partition)
         if found is None:
             raise FormatError(f"has no state of {partition}", file=self._file(name))
@@ -122,18 +123,24 @@ class Repository:
         return self._parsed(name, documents.decode_states)
 
     def _parsed(self, name: str, decode: Callable[[bytes], _Parsed]) -> _Parsed:
-        data = self.store.read(name)
+        """A document. Raises `FormatError` if it is missing or damaged, `StorageError` if it cannot be
+        read."""
         try:
-            return decode(data)
+            return decode(self.store.read(name))
         except FormatError as error:
             raise error.at(self._file(name)) from None
+        except StorageError as error:
+            if missing(error):
+                raise MissingObjectError("is missing", file=self._file(name), cure=_CURE) from None
+            if isinstance(error.__cause__, OSError):
+                raise
+            raise FormatError(error.what, file=self._file(name), cure=_CURE) from None
 
     def _file(self, name: str) -> str:
         return f"{self.place}/{name}"
 
     def _damaged(self, name: str) -> StorageError:
-        cure = "the object is damaged: take it from a copy of the repository"
-        return StorageError("does not have the checksum of the backup", file=self._file(name), cure=cure)
+        return StorageError("does not have the checksum of the backup", file=self._file(name), cure=_CURE)
 
 
 def open_repository(store: Store) -> Repository:
@@ -164,7 +171,7 @@ def open_or_create(store: Store, wanted: RepositoryInfo) -> Repository:
 
 
 def _info(store: Store) -> RepositoryInfo | None:
-    if store.size_of(names.INFO) is None:
+    if store.status(names.INFO) is None:
         return None
     data = store.read(names.INFO)
     try:

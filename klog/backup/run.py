@@ -17,7 +17,14 @@ from klog.backup import documents, names
 from klog.backup.choosing import in_order_of_choice
 from klog.backup.copying import PIECE_BYTES, PieceWriter
 from klog.backup.documents import StoredState
-from klog.backup.model import Manifest, PartitionRef, PartitionState, Problem, StoredObject
+from klog.backup.model import (
+    Manifest,
+    PartitionRef,
+    PartitionState,
+    Problem,
+    StoredObject,
+    is_wanted,
+)
 from klog.backup.partition_copy import CopyRules, Outcome, copy_partition
 from klog.backup.repository import Repository
 from klog.backup.scanning import Listed, Scan, fingerprint, scan
@@ -39,7 +46,7 @@ def _now_ms() -> int:
 class RunOptions:
     """What to back up, and how.
 
-    `wants` says whether a topic is asked for, by `patterns`. `id_suffix` ends the backup's id. `log_end`
+    `patterns` are regular expressions of topics (none: all). `id_suffix` ends the backup's id. `log_end`
     takes records above the high watermark of a running broker. `metadata` is the cluster's metadata in its
     JSON form, or None. `watch` receives the number of bytes to read, and then those that were read.
     """
@@ -47,7 +54,6 @@ class RunOptions:
     id_suffix: str
     klog_version: str
     patterns: tuple[str, ...] = ()
-    wants: Callable[[str], bool] = lambda _topic: True
     jobs: int = 1
     log_end: bool = False
     metadata: bytes | None = None
@@ -115,10 +121,12 @@ class _Run:
             piece_bytes=PIECE_BYTES,
             on_bytes=self._on_bytes,
             on_stored=self._counts.stored,
+            now_ms=options.now_ms,
         )
         self._rules = CopyRules(options.now_ms, options.pause, options.log_end)
         self._problems: list[Problem] = []
         self._cluster_id: str | None = None
+        self._base: str | None = None
         self._states = _StateWriter(repository)
 
     def run(self, sources: Sequence[str]) -> Result:
@@ -132,7 +140,7 @@ class _Run:
         replicas = {
             partition: listed
             for partition, listed in found.replicas.items()
-            if self._options.wants(partition.topic)
+            if is_wanted(partition.topic, self._options.patterns)
         }
         work, unchanged = self._divide(replicas, before, begin_ms)
         self._options.on_total(sum(_new_bytes(each) for each in work))
@@ -146,6 +154,7 @@ class _Run:
         for partition in unchanged:
             if before[partition].is_damaged:
                 self._problems.append(Problem(partition, "is damaged at its source, as in the backup before"))
+        self._check_base()
         manifest = self._manifest(identifier, begin_ms, found, refs)
         self._repository.store.put(names.manifest(identifier), documents.encode_manifest(manifest))
         partitions = self._repository.partitions(manifest)
@@ -175,11 +184,19 @@ class _Run:
         for identifier in self._repository.newest_first():
             try:
                 manifest = self._repository.manifest(identifier)
-                self._cluster_id = manifest.cluster_id
+                self._base, self._cluster_id = identifier, manifest.cluster_id
                 return self._repository.partitions(manifest)
             except FormatError as error:
                 self._problems.append(Problem(None, str(error)))
         return {}
+
+    def _check_base(self) -> None:
+        """What this run has not stored anew must be there still. Raises `StorageError`."""
+        base = self._base
+        if base is not None and self._repository.store.status(names.manifest(base)) is None:
+            what = f"the backup {base}, on which this one builds, was pruned meanwhile"
+            cure = "run it again, and let the grace time of klog backup prune be longer than a run"
+            raise StorageError(what, file=self._repository.place, cure=cure)
 
     def _divide(
         self,
@@ -212,7 +229,7 @@ class _Run:
             partition
             for partition, ref in before.items()
             if ref.source in directories
-            and self._options.wants(partition.topic)
+            and is_wanted(partition.topic, self._options.patterns)
             and partition not in replicas
         ]
 

@@ -29,10 +29,9 @@ class Store:
         self._output = output
         self._policy = policy
 
-    def size_of(self, name: str) -> int | None:
-        """The size of an object in bytes, None if there is none."""
-        entry = self._policy.call(lambda: entry_of(join(self.place, *name.split("/"))))
-        return None if entry is None or entry.is_directory else entry.size_bytes
+    def status(self, name: str) -> FileStatus | None:
+        """The size and the age of an object, None if there is none."""
+        return self._policy.call(lambda: self._output.status(name))
 
     def open(self, name: str) -> BinaryIO:
         """An object as a seekable stream of its stored bytes."""

@@ -71,6 +71,10 @@ COMMANDS: Final = {
         "offline.diff",
         "Compare two replicas or backups offset by offset, and say which one Kafka would keep.",
     ),
+    "backup": _Command(
+        "offline.backup",
+        "Back up the logs of brokers into a directory or an object store, and check and prune backups.",
+    ),
     "formats": _Command(
         "offline.formats",
         "List the formats of a log directory, draw the layout of one, or decode a part of a file by it.",

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, Final, NamedTuple, Protocol
 
 from klog.formats.errors import UsageError
-from klog.storage.files.files import open_for_reading, storage_error, sync_directory
+from klog.storage.files.files import look_up, open_for_reading, storage_error, sync_directory
 
 JOB_STATE_DIRECTORY: Final = "_klog"
 """The directory of the job state in an output: readers of tables ignore names with an underscore."""
@@ -120,6 +120,9 @@ class Output(Protocol):
     def open(self, name: str) -> BinaryIO:
         """The file as a seekable stream."""
 
+    def status(self, name: str) -> FileStatus | None:
+        """A file as a listing shows it, None if there is none."""
+
     def files(self, below: str = "") -> dict[str, FileStatus]:
         """The files below the directory `below`, by their names below the root; none if it does not exist."""
 
@@ -182,6 +185,10 @@ class LocalOutput:
 
     def open(self, name: str) -> BinaryIO:
         return open_for_reading(self.path_of(name))
+
+    def status(self, name: str) -> FileStatus | None:
+        found = look_up(self.path_of(name))
+        return None if found is None else FileStatus(found.st_size, found.st_mtime_ns // 1_000_000)
 
     def files(self, below: str = "") -> dict[str, FileStatus]:
         found: dict[str, FileStatus] = {}

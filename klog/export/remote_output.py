@@ -42,6 +42,13 @@ class RemoteOutput:
     def open(self, name: str) -> BinaryIO:
         return open_input(join(self.root, *name.split("/")))
 
+    def status(self, name: str) -> FileStatus | None:
+        import pyarrow.fs as pafs
+
+        uri, place = f"{self.root}/{name}", self.place_of(name)
+        info = guarded(uri, "cannot be read", lambda: self.system.get_file_info(place))
+        return _status(info) if info.type == pafs.FileType.File else None
+
     def files(self, below: str = "") -> dict[str, FileStatus]:
         import pyarrow.fs as pafs
 
@@ -49,7 +56,7 @@ class RemoteOutput:
         infos = guarded(self.root, "cannot be listed", lambda: self.system.get_file_info(selector))
         start = self._place.strip("/") + "/"
         return {
-            info.path.strip("/").removeprefix(start): FileStatus(info.size, (info.mtime_ns or 0) // 1_000_000)
+            info.path.strip("/").removeprefix(start): _status(info)
             for info in infos
             if info.type == pafs.FileType.File
         }
@@ -77,6 +84,10 @@ class RemoteOutput:
     def locked(self) -> Iterator[None]:
         # There are no locks. Two jobs with the same plan write the same bytes under the same names.
         yield
+
+
+def _status(info: pafs.FileInfo) -> FileStatus:
+    return FileStatus(info.size or 0, (info.mtime_ns or 0) // 1_000_000)
 
 
 class _SpooledFile:

@@ -42,8 +42,7 @@ def parse_time(option: str, text: str | None, now: datetime) -> int | None:
     if _EPOCH_MS.fullmatch(text):
         return int(text)
     if _AGO.fullmatch(text):
-        spans = re.findall(r"([0-9]+)(ms|[smhdw])", text)
-        return epoch_ms(now) - sum(int(number) * _UNIT_MS[unit] for number, unit in spans)
+        return epoch_ms(now) - parse_span(option, text)
     try:
         return epoch_ms(datetime.fromisoformat(text))
     except (ValueError, OverflowError) as error:
@@ -51,6 +50,13 @@ def parse_time(option: str, text: str | None, now: datetime) -> int | None:
             f"{option} {text!r} is not a time",
             cure="write 2026-11-21T09:30:00Z, milliseconds since 1970, or a span like 2h (that long ago)",
         ) from error
+
+
+def parse_span(option: str, text: str) -> int:
+    """Milliseconds of a span such as `10s` or `1h30m`. Raises `UsageError`."""
+    if _AGO.fullmatch(text) is None:
+        raise UsageError(f"{option} {text!r} is not a span of time", cure="write 500ms, 10s, 5m, 1h30m or 7d")
+    return sum(int(number) * _UNIT_MS[unit] for number, unit in re.findall(r"([0-9]+)(ms|[smhdw])", text))
 
 
 def epoch_ms(moment: datetime) -> int:

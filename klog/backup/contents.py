@@ -1,0 +1,60 @@
+"""Which objects backups need: those that their manifests lead to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from klog.backup.documents import Base, StoredState
+from klog.backup.model import Manifest, PartitionState
+from klog.backup.repository import Repository
+from klog.formats.names import TopicPartition
+
+
+class Contents:
+    """Finds the objects of one backup after another, each state only once.
+
+    So the objects of a backup are those that it needs and none of the backups before did.
+    """
+
+    def __init__(self, repository: Repository) -> None:
+        self._repository = repository
+        self._seen: set[tuple[TopicPartition, str]] = set()
+        self._ranges: dict[tuple[TopicPartition, str], tuple[int, int]] = {}
+
+    def objects_of(self, manifest: Manifest) -> Iterator[str]:
+        """The objects of a backup; one may come more than once. Raises `FormatError`, `StorageError`."""
+        if manifest.table is not None:
+            yield manifest.table
+        if manifest.metadata is not None:
+            yield manifest.metadata.name
+        refs = self._repository.partitions(manifest)
+        for partition, ref in sorted(refs.items(), key=lambda item: (item[1].states, item[0])):
+            if (partition, ref.states) in self._seen:
+                continue
+            self._seen.add((partition, ref.states))
+            yield ref.states
+            yield from self._of_state(partition, self._repository.stored_state(partition, ref.states))
+
+    def _of_state(self, partition: TopicPartition, stored: StoredState) -> Iterator[str]:
+        yield from _own_objects(stored.state)
+        if stored.base is not None:
+            yield stored.base.states
+            yield from self._of_base(partition, stored.base)
+
+    def _of_base(self, partition: TopicPartition, base: Base) -> Iterator[str]:
+        """The pieces that are kept of a whole state. Ranges of one state overlap: logs grow and are cut."""
+        first, end = base.pieces
+        known_first, known_end = self._ranges.get((partition, base.states), (first, first))
+        if known_first <= first and end <= known_end:
+            return
+        low, high = min(first, known_first), max(end, known_end)
+        self._ranges[partition, base.states] = low, high
+        for piece in self._repository.stored_state(partition, base.states).state.pieces[low:high]:
+            yield piece.name
+
+
+def _own_objects(state: PartitionState) -> Iterator[str]:
+    for piece in state.pieces:
+        yield piece.name
+    if state.snapshot is not None:
+        yield state.snapshot.stored.name

@@ -1,0 +1,1 @@
+"""Options and rows of `klog backup`."""

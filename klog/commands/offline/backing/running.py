@@ -1,0 +1,160 @@
+"""The options of `klog backup run`, and runs one after another."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from klog.commands.offline.backing.rows import result_row, result_text
+from klog.commands.shared.arguments import parse_span
+from klog.commands.shared.messages import print_error, print_line, print_note
+from klog.commands.shared.option_sets import flag, optional
+from klog.commands.shared.output import OutputOptions
+from klog.commands.shared.terminal import progress
+from klog.formats.errors import KlogError
+
+if TYPE_CHECKING:
+    from klog.backup.repository import Repository
+    from klog.backup.run import Result, RunOptions
+
+_PANEL = "Running"
+
+
+@dataclass(frozen=True, slots=True)
+class RunningOptions:
+    """How to run."""
+
+    topic: list[str] | None = optional(
+        None,
+        "Only topics that match as a whole (a regular expression; repeatable).",
+        "--topic",
+        "-t",
+        metavar="PATTERN",
+    )
+    every: str | None = optional(
+        None, "Run again and again; a run begins so long after the one before.", panel=_PANEL, metavar="SPAN"
+    )
+    compression: str = optional(
+        "zstd",
+        "zstd, gzip or none, for batches that producers did not compress; of a new repository.",
+        panel=_PANEL,
+    )
+    throttle: str | None = optional(
+        None, "Read at most so many bytes a second, such as 50m.", panel=_PANEL, metavar="BYTES"
+    )
+    jobs: int = optional(1, "Copy so many partitions at a time.", "--jobs", "-j", panel=_PANEL, least=1)
+    log_end: bool = flag(
+        "Take records above the high watermark of a running broker, too. A leader that fails may lose them.",
+        panel=_PANEL,
+    )
+    metadata: Path | None = optional(
+        None, "The cluster's metadata in klog's JSON form, to be kept with the backup.", metavar="FILE"
+    )
+    quiet: bool = flag("Show no progress and no summary.", "--quiet", "-q")
+
+    def patterns(self) -> tuple[str, ...]:
+        """The regular expressions of topics to back up; none: all topics. Raises UsageError."""
+        from klog.admin.topic_patterns import include_list
+
+        return tuple(include_list(text).pattern for text in self.topic or ())
+
+
+def run_all(
+    repository: Repository, sources: Sequence[str], running: RunningOptions, output: OutputOptions
+) -> bool:
+    """Run once, or until it is interrupted. Whether the last run was clean."""
+    every_ms = None if running.every is None else parse_span("--every", running.every)
+    while True:
+        begin_s = time.monotonic()
+        try:
+            is_clean = _run_once(repository, sources, running, output)
+        except KlogError as error:
+            if every_ms is None:
+                raise
+            print_error(error)  # the next run may succeed
+            is_clean = False
+        if every_ms is None:
+            return is_clean
+        time.sleep(max(0.0, begin_s + every_ms / 1000 - time.monotonic()))
+
+
+def _run_once(
+    repository: Repository, sources: Sequence[str], running: RunningOptions, output: OutputOptions
+) -> bool:
+    from klog.backup.run import run_backup
+
+    with LateProgress("Backing up", quiet=running.quiet) as shown:
+        result = run_backup(repository, sources, _options(running, shown))
+    for problem in result.manifest.problems:
+        place = "" if problem.partition is None else f"{problem.partition}: "
+        print_error(f"{place}{problem.what}")
+    _show(result, running, output)
+    return result.is_clean
+
+
+def _show(result: Result, running: RunningOptions, output: OutputOptions) -> None:
+    if not output.for_people:
+        output.show([result_row(result)])
+    elif not running.quiet:
+        print_line(result_text(result))
+    if result.damaged and not running.quiet:
+        names = ", ".join(map(str, result.damaged[:5])) + (", ..." if len(result.damaged) > 5 else "")
+        print_note(f"records of {names} are damaged at their source, and not in the backup")
+
+
+def _options(running: RunningOptions, shown: LateProgress) -> RunOptions:
+    from klog.backup.run import RunOptions
+    from klog.export.options_parsing import parse_size_bytes
+    from klog.storage.cleaner.throttle import Throttle
+    from klog.storage.files.files import read_whole
+
+    throttle = None
+    if running.throttle is not None:
+        throttle = Throttle(parse_size_bytes("--throttle", running.throttle))
+
+    def on_bytes(size_bytes: int) -> None:
+        shown.advance(size_bytes)
+        if throttle is not None:
+            throttle.take(size_bytes)
+
+    return RunOptions(
+        id_suffix=secrets.token_hex(4),
+        klog_version=version("klog"),
+        patterns=running.patterns(),
+        jobs=running.jobs,
+        log_end=running.log_end,
+        metadata=None if running.metadata is None else read_whole(os.fspath(running.metadata)),
+        on_total=shown.begin,
+        on_bytes=on_bytes,
+    )
+
+
+class LateProgress:
+    """A progress bar that begins when the bytes to read are known."""
+
+    def __init__(self, title: str, *, quiet: bool) -> None:
+        self._title = title
+        self._quiet = quiet
+        self._stack = ExitStack()
+        self._advance: Callable[[int], object] = lambda _bytes: None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def begin(self, total_bytes: int) -> None:
+        """So many bytes are to be read."""
+        self._advance = self._stack.enter_context(progress(self._title, total_bytes, quiet=self._quiet))
+
+    def advance(self, size_bytes: int) -> None:
+        """So many more are done."""
+        self._advance(size_bytes)

@@ -1,0 +1,252 @@
+"""`klog backup`: copies logs into a repository, and lists, checks and prunes the backups there."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from klog.commands.offline.backing.running import LateProgress, RunningOptions, run_all
+from klog.commands.offline.options import DryRun
+from klog.commands.shared.arguments import parse_span, parse_time
+from klog.commands.shared.cells import human_bytes
+from klog.commands.shared.messages import print_error, print_line, print_note
+from klog.commands.shared.option_sets import CommandGroup, argument, flag, optional
+from klog.commands.shared.output import OutputOptions
+from klog.commands.shared.terminal import confirmed, count_of
+from klog.formats.errors import MissingInputError
+
+if TYPE_CHECKING:
+    from klog.backup.repository import Repository
+    from klog.backup.retrying import RetryPolicy
+
+app = CommandGroup(
+    name="backup",
+    help=(
+        "Back up the logs of brokers into a directory or an object store, and check and prune backups.\n\n"
+        "    A backup is the log itself: the same bytes, offsets, epochs and producers.\n\n"
+        "    Examples:\n\n"
+        "    klog backup run /var/lib/kafka --to s3://backups/cluster\n\n"
+        "    klog backup list s3://backups/cluster\n\n"
+        "    klog backup verify s3://backups/cluster --sample 5\n\n"
+        "    klog backup prune s3://backups/cluster --keep-last 2 --keep-daily 14 --keep-weekly 8 --dry-run"
+    ),
+    add_completion=False,
+    rich_markup_mode=None,
+)
+
+Place = Annotated[
+    str,
+    typer.Argument(metavar="REPOSITORY", show_default=False, help="A directory or an object store's URI."),
+]
+Sources = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="SOURCE...", show_default=False, help="Log directories, or directories with them."
+    ),
+]
+To = Annotated[
+    str,
+    typer.Option(
+        "--to", metavar="REPOSITORY", show_default=False, help="A directory or an object store's URI."
+    ),
+]
+
+
+def _retries() -> RetryPolicy:
+    """Says on stderr what an object store refused, and when it is tried again."""
+    from klog.backup.retrying import RetryPolicy
+
+    return RetryPolicy(on_retry=lambda error, pause_s: print_note(f"{error}; again in {pause_s:.1f} s"))
+
+
+def _open(place: str) -> Repository:
+    from klog.backup.repository import open_repository
+    from klog.backup.store import open_store
+
+    return open_repository(open_store(place, _retries()))
+
+
+@app.command("run")
+def run_backups(sources: Sources, to: To, running: RunningOptions, output: OutputOptions) -> None:
+    """Back up log directories of running or stopped brokers. Takes no lock, and changes nothing there.
+
+    Only what is new since the newest backup is read. Of a running broker the records below its high watermark
+    are taken. Topics that --topic leaves out are carried over as they were. The exit code is 1 if something
+    is not in the backup: damaged records, or what could not be read.
+
+    Examples:
+
+    klog backup run /var/lib/kafka --to /mnt/backup
+
+    klog backup run /disk1/kafka /disk2/kafka --to s3://backups/cluster --jobs 4
+
+    klog backup run /var/lib/kafka --to s3://backups/cluster --every 10s --topic 'orders.*'
+    """
+    from klog.backup.model import RepositoryInfo
+    from klog.backup.repository import open_or_create
+    from klog.backup.store import open_store
+
+    running.patterns()  # bad options are refused before anything is made
+    wanted = RepositoryInfo(secrets.token_hex(8), compression=running.compression)
+    repository = open_or_create(open_store(to, _retries()), wanted)
+    if not run_all(repository, sources, running, output):
+        raise typer.Exit(1)
+
+
+@app.command("list")
+def list_backups(repository: Place, output: OutputOptions) -> None:
+    """List the backups of a repository, the oldest first.
+
+    SIZE is that of the logs, STORED what the run has added to the repository.
+
+    Examples:
+
+    klog backup list /mnt/backup
+
+    klog backup list s3://backups/cluster -o json
+    """
+    from klog.commands.offline.backing.rows import backup_rows
+
+    opened = _open(repository)
+    rows = list(backup_rows(opened, opened.manifests(), text=output.for_people))
+    output.show(rows, none=f"{repository} has no backups")
+
+
+@app.command("show")
+def show_backup(
+    repository: Place,
+    output: OutputOptions,
+    backup: str | None = argument(None, "A backup. Without it all are looked at.", "[ID]"),
+) -> None:
+    """Show from when to when each topic can be restored, or the partitions of one backup.
+
+    Examples:
+
+    klog backup show /mnt/backup
+
+    klog backup show /mnt/backup 20261124T100000000Z-1f2e3d4c
+    """
+    from klog.commands.offline.backing.rows import partition_rows, topic_rows
+
+    opened = _open(repository)
+    if backup is None:
+        rows = topic_rows(opened, opened.manifests(), text=output.for_people)
+        output.show(rows, none=f"{repository} has no backups")
+        return
+    manifest = opened.manifest(backup)
+    output.show(partition_rows(manifest, opened.partitions(manifest), text=output.for_people))
+    for problem in manifest.problems:
+        print_note(problem.what if problem.partition is None else f"{problem.partition}: {problem.what}")
+
+
+@app.command("verify")
+def verify_backups(
+    repository: Place,
+    output: OutputOptions,
+    backup: str | None = optional(None, "Only this backup.", metavar="ID"),
+    sample: float | None = optional(
+        None,
+        "Read only so many percent of the objects, chosen at random; 0 compares sizes only.",
+        metavar="PERCENT",
+        least=0,
+        most=100,
+    ),
+    jobs: int = optional(1, "Read so many objects at a time.", "--jobs", "-j", least=1),
+    quiet: bool = flag("Show no progress and no summary.", "--quiet", "-q"),
+) -> None:
+    """Check that backups can be restored: all objects are there, with the bytes that were written.
+
+    Batches are checked against their own checksums and offsets, too. The exit code is 1 if anything is wrong.
+
+    Examples:
+
+    klog backup verify s3://backups/cluster --sample 5
+
+    klog backup verify /mnt/backup --jobs 4
+    """
+    from klog.backup.verify import VerifyOptions, verify
+
+    opened = _open(repository)
+    identifiers = opened.ids() if backup is None else [opened.manifest(backup).id]
+    if not identifiers:
+        raise MissingInputError("has no backups", file=repository)
+    share = 1.0 if sample is None else sample / 100
+    with LateProgress("Verifying", quiet=quiet) as shown:
+        options = VerifyOptions(share, time.time_ns(), jobs, on_total=shown.begin, on_bytes=shown.advance)
+        done = verify(opened, identifiers, options)
+    if not output.for_people:
+        output.show(
+            [{"what": str(finding.what), "backup": finding.backup} for finding in done.findings],
+            fields=("what", "backup"),
+        )
+    else:
+        for finding in done.findings:
+            print_error(f"{finding.what}; backup {finding.backup} needs it")
+    if output.for_people and not quiet:
+        print_line(
+            f"{count_of(done.backups, 'backup')}, {count_of(done.objects, 'object')}: "
+            f"{count_of(done.read_objects, 'piece')} read ({human_bytes(done.read_bytes)}), "
+            f"{count_of(len(done.findings), 'problem')}"
+        )
+    if done.findings:
+        raise typer.Exit(1)
+
+
+@app.command("prune")
+def prune_backups(
+    repository: Place,
+    keep_last: int | None = optional(None, "Keep the newest N backups.", metavar="N", least=1),
+    keep_daily: int | None = optional(
+        None, "Keep the newest backup of each of the last N days that have one.", metavar="N", least=1
+    ),
+    keep_weekly: int | None = optional(
+        None, "Keep the newest backup of each of the last N weeks that have one.", metavar="N", least=1
+    ),
+    before: str | None = optional(
+        None,
+        "Remove only backups before this time: ISO 8601, or a span back from now such as 30d.",
+        metavar="TIME",
+    ),
+    grace: str = optional("24h", "Keep all that is younger than this.", metavar="SPAN"),
+    no_runs: bool = flag("No run is under way: a --grace of less than 6h is safe."),
+    dry_run: DryRun = False,
+    yes: bool = flag("Remove without asking.", "--yes", "-y"),
+    quiet: bool = flag("Show only errors.", "--quiet", "-q"),
+) -> None:
+    """Remove backups that no rule keeps, and the objects that only they need.
+
+    The newest backup is always kept, and so are those younger than the grace time. Days and weeks are in UTC.
+    Objects that killed runs have left are removed when they are older than the grace time.
+
+    Examples:
+
+    klog backup prune /mnt/backup --keep-last 2 --keep-daily 14 --keep-weekly 8 --dry-run
+
+    klog backup prune s3://backups/cluster --before 90d --yes
+    """
+    from klog.backup.prune import Rules, checked_grace, plan_prune, prune
+
+    now_ms = time.time_ns() // 1_000_000
+    before_ms = parse_time("--before", before, datetime.now(UTC))
+    rules = Rules(keep_last, keep_daily, keep_weekly, before_ms)
+    grace_ms = checked_grace(parse_span("--grace", grace), alone=no_runs)
+    opened = _open(repository)
+    plan = plan_prune(opened, rules, now_ms, grace_ms)
+    if not quiet:
+        for manifest in plan.removed:
+            print_line(f"{'would remove' if dry_run else 'removes'} backup {manifest.id}")
+        young = f", {len(plan.young)} of them for their age" if plan.young else ""
+        objects = f"{count_of(len(plan.objects), 'object')} ({human_bytes(plan.freed_bytes)})"
+        print_line(
+            f"{count_of(len(plan.kept), 'backup')} kept{young}; "
+            f"{count_of(len(plan.removed), 'backup')} and {objects} to remove"
+        )
+    if dry_run or not (plan.removed or plan.objects):
+        return
+    if not confirmed("Remove them?", yes=yes):
+        raise typer.Exit(1)
+    prune(opened, plan, lambda _name: None)

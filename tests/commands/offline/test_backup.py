@@ -1,0 +1,174 @@
+"""`klog backup` as it is run: exit codes, what is said to people and to programs, bad input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import corpora
+from tests.commands.running import Run, runner
+from tests.export.logs import batch, replica, write_segment
+
+CORPUS = corpora.Corpus("k39-txn").log_dir().path
+
+
+@pytest.fixture
+def klog(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    return runner(capfd, monkeypatch)
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    replica(tmp_path / "logs" / "orders-0", [batch(5 * each, 5) for each in range(8)])
+    replica(tmp_path / "logs" / "payments-0", [batch(5 * each, 5) for each in range(4)])
+    return tmp_path / "logs"
+
+
+def rows(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def backup(klog: Run, *arguments: object) -> dict[str, Any]:
+    done = klog("backup", "run", *arguments, "-o", "jsonl")
+    assert (done.code, done.err) == (0, "")
+    [row] = rows(done.out)
+    return row
+
+
+def test_a_backup_of_what_kafka_wrote(klog: Run, tmp_path: Path) -> None:
+    done = klog("backup", "run", CORPUS, "--to", tmp_path / "r")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("backup 20")
+    assert " partitions, " in done.out
+
+    done = klog("backup", "verify", tmp_path / "r")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.endswith("0 problems\n")
+
+
+def test_rows_for_programs(klog: Run, logs: Path, tmp_path: Path) -> None:
+    made = backup(klog, logs, "--to", tmp_path / "r")
+    assert (made["partitions"], made["changedPartitions"], made["problems"]) == (2, 2, [])
+
+    [listed] = rows(klog("backup", "list", tmp_path / "r", "--json").out)
+    assert (listed["id"], listed["partitions"], listed["topics"]) == (made["id"], 2, 2)
+
+    topics = rows(klog("backup", "show", tmp_path / "r", "--json").out)
+    assert [(row["topic"], row["from"], row["to"]) for row in topics] == [
+        ("orders", listed["begin"], listed["begin"]),
+        ("payments", listed["begin"], listed["begin"]),
+    ]
+
+    partitions = rows(klog("backup", "show", tmp_path / "r", made["id"], "--json").out)
+    assert [(row["topic"], row["partition"], row["endOffset"]) for row in partitions] == [
+        ("orders", 0, 40),
+        ("payments", 0, 20),
+    ]
+
+
+def test_topics_by_patterns_and_what_was_carried_over(klog: Run, logs: Path, tmp_path: Path) -> None:
+    first = backup(klog, logs, "--to", tmp_path / "r")
+    write_segment(logs / "orders-0", [batch(40, 5)])
+    write_segment(logs / "payments-0", [batch(20, 5)])
+    second = backup(klog, logs, "--to", tmp_path / "r", "--topic", "order.*")
+
+    partitions = rows(klog("backup", "show", tmp_path / "r", second["id"], "--json").out)
+    assert [(row["topic"], row["endOffset"]) for row in partitions] == [("orders", 45), ("payments", 20)]
+    begins = {row["id"]: row["begin"] for row in rows(klog("backup", "list", tmp_path / "r", "--json").out)}
+    assert partitions[0]["asOf"] == begins[second["id"]]
+    assert begins[first["id"]] <= partitions[1]["asOf"] < begins[second["id"]]
+
+
+def test_damage_makes_the_exit_code_1(klog: Run, logs: Path, tmp_path: Path) -> None:
+    path = logs / "orders-0" / "00000000000000000000.log"
+    data = bytearray(path.read_bytes())
+    data[70] ^= 1
+    path.write_bytes(data)
+
+    done = klog("backup", "run", logs, "--to", tmp_path / "r")
+
+    assert done.code == 1
+    assert f"klog: orders-0: {path} at byte 0: the batch fails its checksum" in done.err
+    assert "records of orders-0 are damaged at their source, and not in the backup" in done.err
+    assert "2 partitions" in done.out
+
+
+def test_a_damaged_object_makes_the_exit_code_1(klog: Run, logs: Path, tmp_path: Path) -> None:
+    made = backup(klog, logs, "--to", tmp_path / "r")
+    path = sorted((tmp_path / "r" / "data" / "orders-0").iterdir())[0]
+    path.write_bytes(path.read_bytes()[:-1])
+
+    done = klog("backup", "verify", tmp_path / "r", "--sample", "0")
+
+    assert done.code == 1
+    assert f"{path}: has " in done.err
+    assert f"backup {made['id']} needs it" in done.err
+    [row] = rows(klog("backup", "verify", tmp_path / "r", "--json").out)
+    assert row["backup"] == made["id"]
+
+
+def test_prune_says_what_it_will_remove(klog: Run, logs: Path, tmp_path: Path) -> None:
+    first = backup(klog, logs, "--to", tmp_path / "r")
+    second = backup(klog, logs, "--to", tmp_path / "r")
+    prune = ("backup", "prune", tmp_path / "r", "--keep-last", 1, "--grace", "0s", "--no-runs")
+
+    done = klog(*prune, "--dry-run")
+    assert done.code == 0
+    assert done.out.startswith(f"would remove backup {first['id']}\n1 backup kept; 1 backup and ")
+
+    done = klog(*prune)
+    assert done.code == 1
+    assert "nothing was changed" in done.err
+
+    assert klog(*prune, "--yes").code == 0
+    [left] = rows(klog("backup", "list", tmp_path / "r", "--json").out)
+    assert left["id"] == second["id"]
+    assert klog("backup", "verify", tmp_path / "r").code == 0
+
+
+def test_young_backups_are_kept(klog: Run, logs: Path, tmp_path: Path) -> None:
+    for _ in range(2):
+        backup(klog, logs, "--to", tmp_path / "r")
+    done = klog("backup", "prune", tmp_path / "r", "--keep-last", 1)
+    assert (done.code, done.err) == (0, "")
+    assert done.out == "2 backups kept, 1 of them for their age; 0 backups and 0 objects (0 B) to remove\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("run", "{logs}", "--to", "{logs}"), 2, "holds files and is no backup repository"),
+        (("run", "{tmp}/nowhere", "--to", "{tmp}/r"), 1, "is no directory"),
+        (("run", "{logs}", "--to", "{tmp}/r", "--topic", "("), 2, "is not a regular expression"),
+        (("run", "{logs}", "--to", "{tmp}/r", "--compression", "lzo"), 2, "is not a compression"),
+        (("run", "{logs}", "--to", "{tmp}/r", "--every", "soon"), 2, "is not a span of time"),
+        (("run", "s3://bucket/logs", "--to", "{tmp}/r"), 2, "a backup reads log directories of local disks"),
+        (("list", "{tmp}"), 1, "is no backup repository"),
+        (("show", "{repository}", "20261124T100000000Z-abcd"), 1, "there is no backup"),
+        (("show", "{repository}", "../x"), 2, "is not the id of a backup"),
+        (("verify", "{repository}", "--backup", "x"), 2, "is not the id of a backup"),
+        (("prune", "{repository}"), 2, "nothing says which backups to keep"),
+        (("prune", "{repository}", "--keep-last", "1", "--grace", "1h"), 2, "may remove what a run"),
+    ],
+)
+def test_bad_input(klog: Run, logs: Path, tmp_path: Path, arguments, code: int, said: str) -> None:
+    backup(klog, logs, "--to", tmp_path / "repository")
+    places = {"logs": logs, "tmp": tmp_path, "repository": tmp_path / "repository"}
+
+    done = klog("backup", *(each.format(**places) for each in arguments))
+
+    assert (done.code, said in done.err, done.out) == (code, True, ""), done.err
+
+
+def test_a_repository_of_a_newer_klog_is_not_touched(klog: Run, logs: Path, tmp_path: Path) -> None:
+    backup(klog, logs, "--to", tmp_path / "r")
+    info = tmp_path / "r" / "klog-backup.json"
+    info.write_text(info.read_text().replace('"version":1', '"version":2'))
+
+    done = klog("backup", "run", logs, "--to", tmp_path / "r")
+
+    assert done.code == 1
+    assert f"{info}: has version 2 of the format (use a klog that is not older" in done.err
