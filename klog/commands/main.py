@@ -87,6 +87,10 @@ COMMANDS: Final = {
     "adopt": _Command(
         "offline.adopt", "Put the topics of partition directories back into metadata that has lost them."
     ),
+    "metadata": _Command(
+        "offline.metadata",
+        "Show, compare and check a cluster's metadata: ZooKeeper, klog's own tree, KRaft, JSON.",
+    ),
     "cluster": _Command(
         "cluster.cluster",
         "Show the brokers, the controller and the features of any Kafka, and whether the cluster is healthy.",

@@ -25,7 +25,6 @@ COMMANDS: Final[Mapping[str, str]] = {
     "lag": "groups describe",
     "leader-election": "elect-leader",
     "log-dir": "log-dirs",
-    "metadata": "topics describe",
     "metadata-quorum": "cluster describe",
     "offset": "offsets",
     "producer": "produce",

@@ -1,0 +1,145 @@
+"""Compares a cluster's metadata with the log directories of one of its brokers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from klog.cluster_metadata.consistency import Problem
+from klog.cluster_metadata.kraft_log import METADATA_DIRECTORY
+from klog.cluster_metadata.kraft_replay import UNKNOWN_DIRECTORY
+from klog.cluster_metadata.model import Cluster
+from klog.formats import meta_properties, partition_metadata
+from klog.formats.errors import KlogError, UsageError
+from klog.formats.meta_properties import MetaProperties
+from klog.formats.names import DirectoryState, FileKind, TopicPartition, parse_directory
+from klog.storage.files.files import read_small
+from klog.storage.files.kafka_files import partition_directories
+
+
+class _Replica(NamedTuple):
+    """A partition's directory, with the topic id in its partition.metadata."""
+
+    path: str
+    topic_id: str | None
+    directory_id: str | None
+
+
+def directory_problems(
+    cluster: Cluster, directories: Sequence[str], broker_id: int | None = None
+) -> Iterator[Problem]:
+    """What differs between the metadata and all log directories of a broker.
+
+    Its id is that of meta.properties if none is given. Raises UsageError without one, `StorageError`.
+    """
+    identities = {directory: _identity(directory) for directory in directories}
+    yield from _identity_problems(cluster, identities)
+    ids = {each.node_id for each in identities.values() if isinstance(each, MetaProperties)} - {None}
+    broker = broker_id if broker_id is not None else next(iter(ids), None)
+    if broker is None:
+        raise UsageError("meta.properties has no id of a broker", cure="give it with --broker ID")
+    if len(ids) > 1:
+        yield Problem(
+            ", ".join(directories), f"belong to several brokers: {', '.join(map(str, sorted(ids, key=str)))}"
+        )
+    found: dict[TopicPartition, _Replica] = {}
+    for directory in directories:
+        identity = identities[directory]
+        directory_id = identity.directory_id if isinstance(identity, MetaProperties) else None
+        for partition, replica, problem in _replicas(directory, directory_id):
+            if problem is not None:
+                yield problem
+            if partition in found:
+                yield Problem(replica.path, f"is {partition}, as {found[partition].path} is, too")
+            found[partition] = replica
+    yield from _owners(cluster, found, broker)
+    yield from _missing(cluster, found, broker)
+
+
+def has_partitions(path: str) -> bool:
+    """Whether a path is a log directory with partitions of topics."""
+    if not os.path.isdir(path):
+        return False
+    return any(os.path.basename(each) != METADATA_DIRECTORY for each in partition_directories(path))
+
+
+def _identity(directory: str) -> MetaProperties | KlogError | None:
+    path = os.path.join(directory, FileKind.META_PROPERTIES)
+    if not os.path.exists(path):
+        return None
+    try:
+        return meta_properties.parse(read_small(path))
+    except KlogError as error:
+        return error.at(path)
+
+
+def _identity_problems(
+    cluster: Cluster, identities: dict[str, MetaProperties | KlogError | None]
+) -> Iterator[Problem]:
+    for directory, identity in identities.items():
+        if isinstance(identity, KlogError):
+            yield Problem(directory, str(identity))
+        elif identity is None:
+            yield Problem(directory, "has no meta.properties: it belongs to no broker yet")
+        elif cluster.cluster_id is not None and identity.cluster_id not in (None, cluster.cluster_id):
+            yield Problem(
+                directory,
+                f"belongs to cluster {identity.cluster_id}, the metadata to {cluster.cluster_id}:"
+                " a broker refuses to start",
+            )
+
+
+def _replicas(
+    directory: str, directory_id: str | None
+) -> Iterator[tuple[TopicPartition, _Replica, Problem | None]]:
+    for path in partition_directories(directory):
+        name = os.path.basename(path)
+        found = parse_directory(name)
+        if found.state is not DirectoryState.CURRENT or name == METADATA_DIRECTORY:
+            continue
+        file = os.path.join(path, FileKind.PARTITION_METADATA)
+        topic_id, problem = None, None
+        if os.path.exists(file):
+            try:
+                topic_id = partition_metadata.parse(read_small(file)).topic_id
+            except KlogError as error:
+                problem = Problem(path, str(error.at(file)))
+        yield found.partition, _Replica(path, topic_id, directory_id), problem
+
+
+def _owners(cluster: Cluster, found: dict[TopicPartition, _Replica], broker: int) -> Iterator[Problem]:
+    for (name, number), replica in sorted(found.items()):
+        topic = cluster.topics.get(name)
+        partition = topic.partitions.get(number) if topic is not None else None
+        if topic is None or partition is None:
+            missing = "there is no such topic" if topic is None else f"the topic has no partition {number}"
+            yield Problem(replica.path, f"has no owner: {missing}")
+            continue
+        if replica.topic_id is not None and topic.topic_id not in (None, replica.topic_id):
+            yield Problem(
+                replica.path,
+                f"has topic id {replica.topic_id}, the metadata {topic.topic_id}: a broker refuses it",
+            )
+        replicas = partition.assignment.replicas
+        if broker not in replicas:
+            yield Problem(replica.path, f"has no owner: the replicas are on {','.join(map(str, replicas))}")
+            continue
+        if len(partition.directories) != len(replicas) or replica.directory_id is None:
+            continue
+        assigned = partition.directories[replicas.index(broker)]
+        if not _is_reserved(assigned) and assigned != replica.directory_id:
+            yield Problem(
+                replica.path, f"is in directory {replica.directory_id}, the metadata says {assigned}"
+            )
+
+
+def _is_reserved(directory_id: str) -> bool:
+    """Whether an id stands for no directory: unknown, unassigned or lost (KIP-858)."""
+    return directory_id.startswith(UNKNOWN_DIRECTORY[:20])
+
+
+def _missing(cluster: Cluster, found: dict[TopicPartition, _Replica], broker: int) -> Iterator[Problem]:
+    for place, partition in cluster.partitions:
+        if broker in partition.assignment.replicas and place not in found:
+            yield Problem(str(place), f"has no directory on broker {broker}: it would come back empty")

@@ -1,0 +1,135 @@
+"""Recognises where a cluster's metadata is by looking at it, and reads it. Reading changes nothing.
+
+A source is a ZooKeeper address, a directory or a JSON file. Several KRaft directories are divided by commas.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from klog.cluster_metadata import json_form, kraft_form, tree_form
+from klog.cluster_metadata.forms import OnProblem, Reading, raise_problem
+from klog.cluster_metadata.kraft_log import is_kraft_directory
+from klog.cluster_metadata.model import Cluster
+from klog.formats.errors import FormatError, MissingInputError, StorageError
+from klog.metadata.embedded import FILE_NAME, EmbeddedStore
+from klog.metadata.store import Node
+from klog.storage.files.directory_lock import holder_of
+from klog.storage.files.files import no_such_file, read_whole
+from klog.storage.files.scratch_directory import scratch_directory
+
+_SCHEME: Final = "zookeeper://"
+_ADDRESS: Final = re.compile(r"[^/\s]+:[0-9]{1,5}(,[^/\s]+:[0-9]{1,5})*(/\S*)?")
+_TIMEOUT_MS: Final = 18_000
+
+
+def read_source(
+    source: str, on_problem: OnProblem = raise_problem, *, timeout_ms: int = _TIMEOUT_MS
+) -> Reading:
+    """The cluster at a source.
+
+    Raises MissingInputError (nothing of the kind is there), `StorageError`, `StoreError`, `FormatError`.
+    """
+    if source.startswith(_SCHEME):
+        reading = _read_zookeeper(source.removeprefix(_SCHEME), on_problem, timeout_ms)
+    elif os.path.exists(source):
+        reading = _read_path(source, on_problem)
+    elif "," in source and all(os.path.isdir(each) for each in source.split(",")):
+        reading = kraft_form.read(source.split(","), on_problem)
+    elif _ADDRESS.fullmatch(source):
+        reading = _read_zookeeper(source, on_problem, timeout_ms)
+    else:
+        raise no_such_file(source)
+    cluster = reading.cluster
+    if not (cluster.cluster_id or cluster.topics or cluster.features or cluster.brokers):
+        raise MissingInputError(
+            "holds no metadata of a Kafka cluster", file=source, cure="check the chroot or path"
+        )
+    return reading
+
+
+def _read_path(path: str, on_problem: OnProblem) -> Reading:
+    if not os.path.isdir(path):
+        return Reading(_read_json(path), "JSON file")
+    is_kraft = is_kraft_directory(path)
+    if os.path.isfile(os.path.join(path, FILE_NAME)):
+        reading = _read_embedded(path, on_problem)
+        note = "the directory also has a metadata log of KRaft, which is not read: klog's own tree is newer"
+        return reading._replace(notes=(*reading.notes, note)) if is_kraft else reading
+    if is_kraft:
+        return kraft_form.read([path], on_problem)
+    raise MissingInputError(
+        f"holds no metadata: neither {FILE_NAME}, nor a metadata log of KRaft",
+        file=path,
+        cure="name the directory with the metadata: the first of log.dirs or metadata.log.dir",
+    )
+
+
+def _read_json(path: str) -> Cluster:
+    try:
+        return json_form.decode(read_whole(path))
+    except FormatError as error:
+        raise error.at(path) from None
+
+
+def _read_embedded(directory: str, on_problem: OnProblem) -> Reading:
+    """The tree of a stopped broker, from a copy of its file, because opening one changes it."""
+    holder = holder_of(directory)
+    if holder is not None:
+        raise StorageError(
+            f"{holder} is using this directory",
+            file=directory,
+            cure="stop it first, or ask it (klog topics, ...)",
+        )
+    with scratch_directory("klog-metadata-") as copies:
+        for file in Path(directory).glob(f"{FILE_NAME}*"):
+            shutil.copy(file, copies)
+        store = EmbeddedStore(Path(copies) / FILE_NAME)
+        try:
+            return tree_form.read(store, "klog's embedded tree", on_problem)
+        finally:
+            store.close()
+
+
+def _read_zookeeper(hosts: str, on_problem: OnProblem, timeout_ms: int) -> Reading:
+    with zookeeper_tree(hosts, timeout_ms) as tree:
+        return tree_form.read(tree, f"ZooKeeper at {hosts}", on_problem)
+
+
+@contextmanager
+def zookeeper_tree(hosts: str, timeout_ms: int) -> Iterator[tree_form.Tree]:
+    """The tree below a chroot, which is not created. Raises `StoreError`, ConfigError."""
+    from klog.metadata.zookeeper import ZooKeeperStore
+
+    servers, _, root = hosts.partition("/")
+    store = ZooKeeperStore(servers, session_timeout_ms=timeout_ms)
+    try:
+        yield _Below(store.children, store.get_many, f"/{root.strip('/')}" if root.strip("/") else "")
+    finally:
+        store.close()
+
+
+class _Below:
+    """The part of a tree below a chroot."""
+
+    def __init__(
+        self,
+        children: Callable[[str], list[str]],
+        get_many: Callable[[Sequence[str]], list[Node | None]],
+        root: str,
+    ) -> None:
+        self._children = children
+        self._get_many = get_many
+        self._root = root
+
+    def children(self, path: str) -> list[str]:
+        return self._children(self._root + path)
+
+    def get_many(self, paths: Sequence[str]) -> list[Node | None]:
+        return self._get_many([self._root + path for path in paths])
