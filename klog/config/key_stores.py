@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import base64
 import textwrap
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from klog.formats.errors import FormatError, UnsupportedFormatError, UsageError
 from klog.formats.optional import install_command
+
+if TYPE_CHECKING:
+    from klog.config.java_key_store import JavaKeyStore
 
 _PKCS12_TAG: Final = b"\x30"
 _JCEKS_MAGIC: Final = bytes.fromhex("cececece")
@@ -23,15 +26,8 @@ def trust_store_pem(data: bytes, password: str | None) -> str:
 
     Raises FormatError if there is none or the password is wrong, UsageError if a package is missing.
     """
-    # Here, because it loads Construct, which a broker without such stores does not need.
-    from klog.config import java_key_store
-
-    if data.startswith(java_key_store.MAGIC):
-        certificates = java_key_store.parse(data, password).certificates()
-    else:
-        _check_pkcs12(data)
-        _, found = _pkcs12(data, password)
-        certificates = list(found)
+    java = _java_key_store(data, password)
+    certificates = java.certificates() if java else list(_pkcs12(data, password)[1])
     if not certificates:
         raise FormatError("there is no certificate in it")
     return "".join(_pem("CERTIFICATE", certificate) for certificate in certificates)
@@ -43,28 +39,31 @@ def key_store_pem(data: bytes, password: str | None, key_password: str | None = 
     `key_password` is that of the key, if it is another than that of the store. Raises FormatError,
     UsageError.
     """
-    # Here, because it loads Construct, which a broker without such stores does not need.
-    from klog.config import java_key_store
-
-    if data.startswith(java_key_store.MAGIC):
-        entry = java_key_store.parse(data, password).key_entry()
-        key: bytes | None = entry.private_key(key_password or password or "")
-        certificates = entry.chain
+    key: bytes | None
+    if java := _java_key_store(data, password):
+        entry = java.key_entry()
+        key, certificates = entry.private_key(key_password or password or ""), entry.chain
     else:
-        _check_pkcs12(data)
         key, certificates = _pkcs12(data, password)
     if key is None or not certificates:
         raise FormatError("there is no private key with a certificate in it")
     return _pem("PRIVATE KEY", key) + "".join(_pem("CERTIFICATE", each) for each in certificates)
 
 
-def _check_pkcs12(data: bytes) -> None:
+def _java_key_store(data: bytes, password: str | None) -> JavaKeyStore | None:
+    """A JKS. None if it is PKCS12."""
+    # Here, because it loads Construct, which a broker without such stores does not need.
+    from klog.config import java_key_store
+
+    if data.startswith(java_key_store.MAGIC):
+        return java_key_store.parse(data, password)
     if data.startswith(_JCEKS_MAGIC):
         raise UnsupportedFormatError(
             "it is JCEKS, which klog does not read", cure="keytool -importkeystore makes PKCS12 of it"
         )
     if not data.startswith(_PKCS12_TAG):
         raise FormatError("it is neither PKCS12 nor JKS", cure="set the type of the store: PEM?")
+    return None
 
 
 def _pkcs12(data: bytes, password: str | None) -> tuple[bytes | None, tuple[bytes, ...]]:

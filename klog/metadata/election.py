@@ -31,6 +31,7 @@ from klog.metadata.store import (
     OperationResult,
     SetData,
     Watch,
+    required,
 )
 from klog.metadata.values import ControllerRegistration
 
@@ -126,10 +127,7 @@ class FencedStore:
 
     def write(self, operation: Operation) -> OperationResult:
         """Does one write. Raises its StoreError, or ControllerMovedError."""
-        outcome = self.write_all([operation])[0]
-        if isinstance(outcome, StoreError):
-            raise outcome
-        return outcome
+        return required(self.write_all([operation])[0])
 
     def resign(self) -> None:
         """Deletes `/controller`, unless another controller has been elected."""

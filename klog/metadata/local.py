@@ -20,7 +20,7 @@ from klog.metadata.store import (
     NodeStat,
     Operation,
     SessionListener,
-    SetData,
+    SingleWrites,
     Watch,
     missing_parents,
 )
@@ -109,7 +109,7 @@ class SharedTree:
                 session.deliver(session.watches.fire(event))
 
 
-class TreeSession:
+class TreeSession(SingleWrites):
     """A MetadataStore on a SharedTree. `deliver` calls its watches and listeners."""
 
     def __init__(self, shared: SharedTree, deliver: Deliver) -> None:
@@ -162,17 +162,8 @@ class TreeSession:
                 self.watches.add_children(path, watch)
             return names
 
-    def set(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> NodeStat:
-        return cast(NodeStat, self.multi([SetData(path, data, version)])[0])
-
     def delete(self, path: str, version: int = ANY_VERSION) -> None:
         self.multi([Delete(path, version)])
-
-    def multi(self, operations: Sequence[Operation]) -> MultiResult:
-        outcome = self.multi_many([operations])[0]
-        if isinstance(outcome, StoreError):
-            raise outcome
-        return outcome
 
     def get_many(self, paths: Sequence[str]) -> list[Node | None]:
         with self._tree() as tree:

@@ -24,6 +24,7 @@ from klog.metadata.store import (
     Operation,
     OperationResult,
     SetData,
+    required,
 )
 
 # How much one multi holds. ZooKeeper refuses requests above 1 MiB (jute.maxbuffer).
@@ -89,10 +90,7 @@ def _size(operation: Operation) -> int:
 
 def write(store: MetadataStore, operation: Operation) -> OperationResult:
     """Does one write like `write_all`. Raises its error."""
-    outcome = write_all(store, [operation])[0]
-    if isinstance(outcome, StoreError):
-        raise outcome
-    return outcome
+    return required(write_all(store, [operation])[0])
 
 
 def _guarded(operations: Sequence[Operation], guard: Check | None) -> list[Operation]:

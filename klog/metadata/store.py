@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
 from klog.metadata.errors import StoreError
+
+_Result = TypeVar("_Result")
 
 ANY_VERSION = -1
 NO_OWNER = 0
@@ -177,6 +179,26 @@ class MetadataStore(Protocol):
 
     def close(self) -> None:
         """Ends the session and deletes its ephemeral nodes. May be called again."""
+
+
+def required(outcome: _Result | StoreError) -> _Result:
+    """A result. Raises the outcome if it is an error."""
+    if isinstance(outcome, StoreError):
+        raise outcome
+    return outcome
+
+
+class SingleWrites:
+    """The writes of a store that are one multi of `multi_many`."""
+
+    def multi_many(self, multis: Sequence[Sequence[Operation]]) -> list[MultiResult | StoreError]:
+        raise NotImplementedError
+
+    def multi(self, operations: Sequence[Operation]) -> MultiResult:
+        return required(self.multi_many([operations])[0])
+
+    def set(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> NodeStat:
+        return cast(NodeStat, self.multi([SetData(path, data, version)])[0])
 
 
 def parent_path(path: str) -> str:

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from klog.config.keys import ConfigError
 from klog.metadata._kazoo import (
@@ -40,7 +40,7 @@ from klog.metadata.store import (
     Operation,
     SessionListener,
     SessionState,
-    SetData,
+    SingleWrites,
     Watch,
     WatchEvent,
 )
@@ -90,7 +90,7 @@ def _client_of(servers: str, session_timeout_ms: int) -> KazooClient:
         raise ConfigError("zookeeper.connect", servers, str(error), cure=cure) from error
 
 
-class ZooKeeperStore:
+class ZooKeeperStore(SingleWrites):
     """A MetadataStore on `hosts` (`host:port,host:port/chroot`, as in `zookeeper.connect`).
 
     Creates the chroot if it is missing. Reads wait up to a session timeout for a reconnection. Raises
@@ -185,45 +185,18 @@ class ZooKeeperStore:
         return created[len(self._root) :]
 
     def get(self, path: str, watch: Watch | None = None) -> Node:
-        def send() -> _Pending[tuple[bytes | None, ZnodeStat]]:
-            pending: _Pending[tuple[bytes | None, ZnodeStat]] = self._client.get_async(
-                self._root + path, self._registered(self._watches.add_data, path, watch)
-            )
-            return pending
-
-        data, stat = self._read(path, watch, send)
+        data, stat = self._read(self._client.get_async, self._watches.add_data, path, watch)
         return Node(data, node_stat(stat))
 
     def exists(self, path: str, watch: Watch | None = None) -> NodeStat | None:
-        def send() -> _Pending[ZnodeStat | None]:
-            pending: _Pending[ZnodeStat | None] = self._client.exists_async(
-                self._root + path, self._registered(self._watches.add_data, path, watch)
-            )
-            return pending
-
-        stat = self._read(path, watch, send)
+        stat = self._read(self._client.exists_async, self._watches.add_data, path, watch)
         return None if stat is None else node_stat(stat)
 
     def children(self, path: str, watch: Watch | None = None) -> list[str]:
-        def send() -> _Pending[list[str]]:
-            pending: _Pending[list[str]] = self._client.get_children_async(
-                self._root + path, self._registered(self._watches.add_children, path, watch)
-            )
-            return pending
-
-        return sorted(self._read(path, watch, send))
-
-    def set(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> NodeStat:
-        return cast(NodeStat, self.multi([SetData(path, data, version)])[0])
+        return sorted(self._read(self._client.get_children_async, self._watches.add_children, path, watch))
 
     def delete(self, path: str, version: int = ANY_VERSION) -> None:
         self._write(path, lambda: self._client.delete_async(self._root + path, version))
-
-    def multi(self, operations: Sequence[Operation]) -> MultiResult:
-        outcome = self.multi_many([operations])[0]
-        if isinstance(outcome, StoreError):
-            raise outcome
-        return outcome
 
     def get_many(self, paths: Sequence[str]) -> list[Node | None]:
         nodes: list[Node | None] = []
@@ -299,10 +272,22 @@ class ZooKeeperStore:
         if self._closed:
             raise StoreClosedError("the metadata store is closed")
 
-    def _read(self, path: str, watch: Watch | None, send: Callable[[], _Pending[_Result]]) -> _Result:
+    def _read(
+        self,
+        send: Callable[..., _Pending[_Result]],
+        add: Callable[[str, Watch], None],
+        path: str,
+        watch: Watch | None,
+    ) -> _Result:
+        """What `send` reads of a node. A watch is registered by `add`, unless the node cannot be read."""
+
         def read() -> _Result:
             try:
-                return self._await(path, send())
+                if watch is None:
+                    return self._await(path, send(self._root + path, None))
+                with self._lock:
+                    add(path, watch)
+                return self._await(path, send(self._root + path, self._on_event))
             except StoreError:
                 if watch is not None:
                     with self._lock:
@@ -337,16 +322,6 @@ class ZooKeeperStore:
         except KazooException as error:
             self._check_open()
             raise store_error(error, path) from error
-
-    def _registered(
-        self, add: Callable[[str, Watch], None], path: str, watch: Watch | None
-    ) -> Callable[[WatchedEvent], None] | None:
-        """Registers a watch by `add`. Returns the callback for kazoo, None without a watch."""
-        if watch is None:
-            return None
-        with self._lock:
-            add(path, watch)
-        return self._on_event
 
     def _on_event(self, event: WatchedEvent) -> None:
         kind = WATCH_KINDS.get(event.type)
