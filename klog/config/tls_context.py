@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from klog.config.cipher_suites import limit_suites
 from klog.config.key_stores import key_store_pem, trust_store_pem
 from klog.config.pem import Pem
 from klog.formats.errors import FormatError, UsageError
@@ -35,6 +36,7 @@ def context_of(properties: Mapping[str, str]) -> ssl.SSLContext:
     if "ssl.endpoint.identification.algorithm" in properties:
         context.check_hostname = bool(properties["ssl.endpoint.identification.algorithm"])
     _limit_versions(context, properties)
+    _limit_suites(context, properties)
     if own is not None:
         with _failures_of(own.config, own.path), own.as_file() as path:
             # Without a password OpenSSL would ask for that of an encrypted key on the terminal.
@@ -89,6 +91,15 @@ def _limit_versions(context: ssl.SSLContext, properties: Mapping[str, str]) -> N
             f"ssl.enabled.protocols={text} has no version that klog uses", cure=", ".join(_VERSIONS)
         )
     context.minimum_version, context.maximum_version = found[0], found[-1]
+
+
+def _limit_suites(context: ssl.SSLContext, properties: Mapping[str, str]) -> None:
+    names = [name.strip() for name in properties.get("ssl.cipher.suites", "").split(",") if name.strip()]
+    if names:
+        try:
+            limit_suites(context, names)
+        except UsageError as error:
+            raise UsageError(f"ssl.cipher.suites: {error.what}", cure=error.cure) from error
 
 
 @contextmanager

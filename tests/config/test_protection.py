@@ -94,7 +94,7 @@ def test_a_refused_config_may_have_its_default(name: str) -> None:
         check_together(BrokerConfig({name: default}))
 
 
-@pytest.mark.parametrize("name", ["ssl.cipher.suites", "principal.builder.class", "ssl.engine.factory.class"])
+@pytest.mark.parametrize("name", ["ssl.provider", "principal.builder.class", "ssl.engine.factory.class"])
 def test_a_listener_s_own_config_is_refused_alike(name: str) -> None:
     own = f"listener.name.external.{name}"
     for given in ({"static": {own: "x"}}, {"static": {}, "per_broker": {own: "x"}}):

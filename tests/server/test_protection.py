@@ -21,7 +21,7 @@ from tests.server.test_broker import config
 TLS = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(TLS_FILES / "first.pem")}
 
 
-@pytest.mark.parametrize("own", ["ssl.cipher.suites", "ssl.engine.factory.class"])
+@pytest.mark.parametrize("own", ["ssl.provider", "ssl.engine.factory.class"])
 def test_a_stored_config_that_protects_and_is_not_enforced_keeps_the_broker_from_starting(
     tmp_path: Path, own: str
 ) -> None:
@@ -36,7 +36,12 @@ def test_a_stored_config_that_protects_and_is_not_enforced_keeps_the_broker_from
 
 @pytest.mark.parametrize(
     ("enabled", "spoken"),
-    [("TLSv1.2", {"TLSv1.2"}), ("TLSv1.3", {"TLSv1.3"}), ("TLSv1,TLSv1.2,TLSv1.3", {"TLSv1.2", "TLSv1.3"})],
+    [
+        ("TLSv1.2", {"TLSv1.2"}),
+        ("TLSv1.3", {"TLSv1.3"}),
+        ("TLSv1,TLSv1.2,TLSv1.3", {"TLSv1.2", "TLSv1.3"}),
+        ("", {"TLSv1.2", "TLSv1.3"}),
+    ],
 )
 def test_only_the_enabled_protocols_are_spoken(tmp_path: Path, enabled: str, spoken: set[str]) -> None:
     texts = {**TLS, "ssl.enabled.protocols": enabled}
@@ -52,7 +57,29 @@ def test_only_the_enabled_protocols_are_spoken(tmp_path: Path, enabled: str, spo
     assert found == spoken
 
 
-@pytest.mark.parametrize("enabled", ["", "TLSv1.1", "TLSv1.3,SSLv9"])
+@pytest.mark.parametrize("enabled", ["TLSv1.1", "TLSv1.3,SSLv9"])
 def test_protocols_that_cannot_be_spoken_are_refused(enabled: str) -> None:
     with pytest.raises(ConfigError, match=r"ssl\.enabled\.protocols"):
         read_tls(BrokerConfig({**TLS, "ssl.enabled.protocols": enabled}), "SSL")
+
+
+@pytest.mark.parametrize(
+    ("suites", "enabled", "what"),
+    [
+        ("TLS_RSA_WITH_RC4_128_SHA", "", "OpenSSL does not have or allow the suite TLS_RSA_WITH_RC4_128_SHA"),
+        ("TLS_AES_256_GCM_SHA384,x", "", "the suite x"),
+        ("TLS_AES_256_GCM_SHA384", "TLSv1.2", "no suite belongs to a version of TLS that is enabled"),
+        ("TLS_RSA_WITH_AES_128_CBC_SHA", "TLSv1.3", "no suite belongs to a version of TLS that is enabled"),
+    ],
+)
+def test_suites_that_cannot_be_used_stop_the_start(suites: str, enabled: str, what: str) -> None:
+    texts = {**TLS, "listener.name.ssl.ssl.cipher.suites": suites, "ssl.enabled.protocols": enabled}
+    with pytest.raises(ConfigError, match=re.escape(what)) as refused:
+        read_tls(BrokerConfig(texts), "SSL")
+    assert refused.value.key == "ssl.cipher.suites"
+
+
+def test_a_protocol_that_java_does_not_know_stops_the_start() -> None:
+    assert read_tls(BrokerConfig({**TLS, "ssl.protocol": "TLSv1.2"}), "SSL")
+    with pytest.raises(ConfigError, match=r"ssl\.protocol"):
+        read_tls(BrokerConfig({**TLS, "ssl.protocol": "TLSv1.4"}), "SSL")

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from klog.config.broker import BrokerConfig
+from klog.config.cipher_suites import limit_suites
 from klog.config.key_stores import key_store_pem, trust_store_pem
 from klog.config.keys import ConfigError, Value, text_of
 from klog.config.pem import Pem
@@ -26,6 +27,8 @@ _HIDDEN: Final = "[hidden]"
 # Ascending. Kafka's JVMs do not use the older ones either, unless java.security allows them.
 _TLS_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _TLS_TOO_OLD: Final = ("TLSv1", "TLSv1.1")
+# Those that Java makes a context for. Which versions it speaks is `ssl.enabled.protocols`.
+_PROTOCOLS: Final = ("TLS", "TLSv1", "TLSv1.1", "TLSv1.2", "TLSv1.3", "SSL", "SSLv3")
 _JAVA_STORES: Final = ("JKS", "PKCS12")
 _VERIFY: Final = {"required": ssl.CERT_REQUIRED, "requested": ssl.CERT_OPTIONAL, "none": ssl.CERT_NONE}
 
@@ -71,6 +74,7 @@ class TlsSettings(NamedTuple):
     client_auth: str
     oldest: ssl.TLSVersion
     newest: ssl.TLSVersion
+    suites: tuple[str, ...]
     checks_names: bool
     allow_dn_changes: bool
     allow_san_changes: bool
@@ -178,26 +182,52 @@ def _settings(config: BrokerConfig, listener: str) -> TlsSettings:
     def text(key: str) -> str | None:
         return text_of(config.for_listener(listener, key)) or None
 
+    protocol = text("ssl.protocol")
+    if protocol not in (None, *_PROTOCOLS):
+        raise ConfigError("ssl.protocol", str(protocol), f"it is one of {', '.join(_PROTOCOLS)}")
+    oldest, newest = _versions(_names(config, listener, "ssl.enabled.protocols"))
     return TlsSettings(
         _keystore(text, listener),
         text("ssl.key.password"),
         _truststore(text),
         text("ssl.client.auth") or "none",
-        *_versions(config.for_listener(listener, "ssl.enabled.protocols")),
+        oldest,
+        newest,
+        _suites(_names(config, listener, "ssl.cipher.suites"), oldest, newest),
         text("ssl.endpoint.identification.algorithm") is not None,
         config.flag("ssl.allow.dn.changes"),
         config.flag("ssl.allow.san.changes"),
     )
 
 
-def _versions(protocols: Value) -> tuple[ssl.TLSVersion, ssl.TLSVersion]:
-    """The oldest and the newest version of `ssl.enabled.protocols`; OpenSSL allows those between them, too.
+def _names(config: BrokerConfig, listener: str, key: str) -> tuple[str, ...]:
+    names: Value = config.for_listener(listener, key)
+    return names if isinstance(names, tuple) else ()
 
-    Raises `ConfigError`.
+
+def _suites(names: tuple[str, ...], oldest: ssl.TLSVersion, newest: ssl.TLSVersion) -> tuple[str, ...]:
+    """The suites that a listener may use, none for all of OpenSSL's. Raises `ConfigError`."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version, context.maximum_version = oldest, newest
+    try:
+        _limit_suites(context, names)
+    except UsageError as error:
+        raise ConfigError("ssl.cipher.suites", ",".join(names), error.what, cure=error.cure) from error
+    return names
+
+
+def _limit_suites(context: ssl.SSLContext, names: tuple[str, ...]) -> None:
+    if names:
+        limit_suites(context, names)
+
+
+def _versions(names: tuple[str, ...]) -> tuple[ssl.TLSVersion, ssl.TLSVersion]:
+    """The oldest and the newest version of `ssl.enabled.protocols`, all if it is empty; OpenSSL allows those
+    between them, too. Raises `ConfigError`.
     """
-    key, names = "ssl.enabled.protocols", protocols if isinstance(protocols, tuple) else ()
+    key = "ssl.enabled.protocols"
     unknown = [name for name in names if name not in (*_TLS_VERSIONS, *_TLS_TOO_OLD)]
-    found = [version for name, version in _TLS_VERSIONS.items() if name in names]
+    found = [version for name, version in _TLS_VERSIONS.items() if name in names or not names]
     if unknown or not found:
         raise ConfigError(key, ",".join(names), f"one of {', '.join(_TLS_VERSIONS)} must be enabled")
     return found[0], found[-1]
@@ -281,6 +311,7 @@ def _to_brokers(settings: TlsSettings) -> ssl.SSLContext:
 
 def _load(context: ssl.SSLContext, settings: TlsSettings) -> None:
     context.minimum_version, context.maximum_version = settings.oldest, settings.newest
+    _limit_suites(context, settings.suites)
     with settings.keystore.as_file() as path:
         # Without a password OpenSSL would ask for that of an encrypted key on the terminal.
         context.load_cert_chain(path, password=settings.key_password or "")
