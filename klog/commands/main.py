@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import codecs
 import errno
+import gc
 import importlib
 import io
 import os
@@ -175,6 +176,7 @@ def _loaded(name: str) -> Any:  # noqa: ANN401
     from klog.commands.shared.option_sets import CommandGroup
 
     module = importlib.import_module(f"klog.commands.{COMMANDS[name].module}")
+    gc.enable()
     if hasattr(module, "app"):
         return _with_help(typer.main.get_command(module.app))
     single = CommandGroup(add_completion=False, rich_markup_mode=None)

@@ -59,6 +59,21 @@ def test_the_list_of_commands_imports_none_of_them() -> None:
     assert done.stderr.decode().split() == [f"klog.commands.{name}" for name in expected]
 
 
+def test_garbage_is_collected_while_a_command_runs_and_not_before_or_after() -> None:
+    code = """
+import atexit, gc, sys
+from klog.__main__ import main
+def imported(kind, values):
+    if kind == "import" and values[0] in ("typer", "klog.formats.catalogue"):
+        print(values[0], gc.isenabled(), file=sys.stderr)
+sys.addaudithook(imported)
+atexit.register(lambda: print("end", gc.get_freeze_count() > 0, file=sys.stderr))
+main()
+"""
+    done = klog("formats", code=code)
+    assert done.stderr.decode().splitlines() == ["typer False", "klog.formats.catalogue True", "end True"]
+
+
 @pytest.mark.parametrize("name", ["", *main.COMMANDS])
 def test_help_is_shown_on_a_terminal_that_knows_only_ascii(name: str) -> None:
     done = klog(*filter(None, [name]), "--help", **POSIX)
