@@ -16,7 +16,7 @@ from tests.simulation.scheduler import US_PER_MS, Process, Scheduler
 
 SHARED_MEMORY = "/dev/shm"
 _FIRST_TASKS_MS = 1_500
-_RETENTION_MS = 2_500
+RETENTION_MS = 2_500
 _CHECKPOINT_MS = 4_000
 
 
@@ -62,7 +62,7 @@ class Disk:
         settings = ManagerSettings(
             self.directories,
             initial_task_delay_ms=_FIRST_TASKS_MS,
-            retention_check_ms=_RETENTION_MS,
+            retention_check_ms=RETENTION_MS,
             recovery_point_checkpoint_ms=_CHECKPOINT_MS,
             log_start_checkpoint_ms=_CHECKPOINT_MS,
             high_watermark_checkpoint_ms=_FIRST_TASKS_MS,

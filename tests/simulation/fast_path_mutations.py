@@ -22,6 +22,7 @@ from klog.storage.log.verification import UNCHECKED
 
 _APPEND_RUN = Partition.append_run
 _TOO_OLD = retention._too_old
+_LEADING = retention._leading
 _IS_SPENT = BatchFilter.is_spent
 # The last state in which a broker has led a partition and has written a run.
 _LED: WeakKeyDictionary[Partition, PartitionState] = WeakKeyDictionary()
@@ -131,6 +132,21 @@ def records_deleted_early() -> Any:
     )
 
 
+def active_segments_retained() -> Any:
+    """Retention never deletes the last segment, so the records of a quiet log stay."""
+    return patch.object(retention, "_leading", lambda extents, *others: _LEADING(extents[:-1], *others))
+
+
+def segments_below_the_start_retained() -> Any:
+    """Segments stay that end below the log start offset: DeleteRecords frees no space."""
+    return patch.object(retention, "_below_start", lambda *_: 0)
+
+
+def sizes_retained() -> Any:
+    """Nothing is deleted because of retention.bytes."""
+    return patch.object(retention, "_above_size", lambda *_: 0)
+
+
 def truncated_while_cleaned() -> Any:
     """What truncates a log does not stop its cleaning, whose segments are then swapped in all the same."""
     stack = ExitStack()
@@ -152,6 +168,9 @@ FAST_PATH_MUTATIONS: dict[str, Callable[[], Any]] = {
     "a run appended in an old leader epoch": runs_appended_in_an_old_epoch,
     "a usual fetch answered above the high watermark": runs_read_to_the_end,
     "records deleted before their age": records_deleted_early,
+    "old records of a quiet log kept": active_segments_retained,
+    "segments below the log start offset kept": segments_below_the_start_retained,
+    "a log that exceeds its size kept": sizes_retained,
     "a log truncated while it is cleaned": truncated_while_cleaned,
     "a cleaning above the last stable offset": cleaned_above_the_last_stable_offset,
     "markers that cleaning removes early": markers_cleaned_early,

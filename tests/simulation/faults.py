@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from klog.controller.events import (
     AlterReassignments,
@@ -18,9 +18,9 @@ from klog.metadata.errors import MetadataError
 from klog.protocol.apis import ApiKey
 from klog.protocol.election_type import ElectionType
 from klog.protocol.error_codes import ErrorCode
-from klog.protocol.messages import build, encode_request, request_class
+from klog.storage.log.partition_log import PartitionLog
 from tests.simulation import schedule as faults
-from tests.simulation.frames import frame_of, highest_version
+from tests.simulation.asking import Asked
 from tests.simulation.schedule import Fault
 from tests.simulation.scheduler import US_PER_MS
 from tests.simulation.tree import TREE
@@ -96,7 +96,7 @@ def _ask(world: World, fault: Fault) -> None:
     active = world.active()
     match fault:
         case faults.DeleteRecords():
-            _delete_records(world, fault)
+            delete_records(world, TopicPartition(fault.topic, fault.partition))
         case faults.MoveReplica():
             _move_replica(world, fault)
         case faults.Flush():
@@ -211,27 +211,27 @@ def _move_replica(world: World, fault: faults.MoveReplica) -> None:
         world.counts["moves"] += moved
 
 
-def _delete_records(world: World, fault: faults.DeleteRecords) -> None:
+def delete_records(world: World, key: TopicPartition) -> None:
     """Ask the leader to delete the older half of what is committed."""
-    key = TopicPartition(fault.topic, fault.partition)
     for broker in world.brokers.values():
         partition = broker.replicas.partitions.get(key)
         if partition is not None and partition.state.is_leader and not broker.process.paused:
             log = partition.log
             offset = (log.log_start_offset + log.high_watermark) // 2
-            model = world.history.of(str(log.topic_id), fault.partition, fault.topic)
+            model = world.history.of(str(log.topic_id), key.partition, key.topic)
             model.deleted_to = max(model.deleted_to, offset)
-            broker.serving.serve(_delete_records_frame(key, offset), _ignore)
+            _delete_records_of(broker, key, log, offset)
             return
 
 
-def _delete_records_frame(key: TopicPartition, offset: int) -> bytes:
-    api_key = ApiKey.DELETE_RECORDS
-    version = highest_version(api_key)
+def _delete_records_of(broker: SimulatedBroker, key: TopicPartition, log: PartitionLog, offset: int) -> None:
     partition = {"partition_index": key.partition, "offset": offset}
-    request = build(
-        request_class(api_key, version),
-        topics=({"name": key.topic, "partitions": (partition,)},),
-        timeout=timedelta(milliseconds=_DELETE_TIMEOUT_MS),
-    )
-    return frame_of(api_key, version, (encode_request(request),))
+    topic = {"name": key.topic, "partitions": (partition,)}
+    timeout = timedelta(milliseconds=_DELETE_TIMEOUT_MS)
+
+    def answered(answer: Any) -> None:
+        if answer.topics[0].partitions[0].error_code is ErrorCode.NONE:
+            broker.world.counts["deletions"] += 1
+            broker.world.deletions.setdefault(log, []).append(offset)
+
+    Asked(ApiKey.DELETE_RECORDS, topics=(topic,), timeout=timeout).serve(broker, answered)

@@ -17,6 +17,7 @@ from klog.metadata.values import LeaderAndIsr
 from tests.simulation import faults
 from tests.simulation.coordinators import INPUT, INPUT_PARTITIONS
 from tests.simulation.log_content import LogContent, check_indexes
+from tests.simulation.retention_at_end import check_retention
 from tests.simulation.schedule import Schedule
 from tests.simulation.scheduler import US_PER_MS
 from tests.simulation.transactions_at_end import check_transactions, undecided
@@ -136,6 +137,7 @@ def _play(world: World) -> None:
         raise AssertionError(f"{_CONVERGE_MS / 1000:.0f} s after everything was mended: {missing}")
     _check_end(world)
     check_transactions(world)
+    check_retention(world)
 
 
 def _heal(world: World) -> None:

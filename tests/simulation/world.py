@@ -65,7 +65,7 @@ class World:
         self.schedule = schedule
         self._defects = defects
         self.outcomes = Outcomes()
-        self.history = History(self.outcomes.is_committed, self._has_retention)
+        self.history = History(self.outcomes.is_committed, self.has_retention)
         self.counts: Counter[str] = Counter()
         # Nobody reads them, and they take long to make.
         self.request_counters = RequestCounters()
@@ -98,6 +98,9 @@ class World:
         self.is_calm = False
         self.failing: set[str] = set()
         self.lost_power: set[int] = set()
+        # Where leaders have said that DeleteRecords has deleted what is below. A log that is loaded again may
+        # have forgotten it.
+        self.deletions: dict[PartitionLog, list[int]] = {}
         self._topics_created = 0
         self._controllers: dict[int, int] = {}
         self.disks = {
@@ -201,12 +204,14 @@ class World:
             self._topic_configs[topic] = default_topic_config(self.configs.get(topic, {}))
         return self._topic_configs[topic]
 
-    def _has_retention(self, topic: str) -> bool:
+    def has_retention(self, topic: str) -> bool:
+        """Whether records of a topic are deleted by their size or age within the time of a schedule."""
         config = self.topic_config(topic)
-        return config.delete and (config.retention_bytes >= 0 or self._keeps_shortly(config))
+        return config.delete and (config.retention_bytes >= 0 or self.keeps_shortly(config))
 
     @staticmethod
-    def _keeps_shortly(config: TopicConfig) -> bool:
+    def keeps_shortly(config: TopicConfig) -> bool:
+        """Whether records are deleted by their age within the time of a schedule."""
         return 0 <= config.retention_ms < _LONG_MS
 
     def _check_ages(
@@ -214,7 +219,7 @@ class World:
     ) -> None:
         """A leader has deleted records from `start` on because of their age, by its own clock."""
         config, log = partition.log.config, partition.log
-        if start < 0 or config.retention_bytes >= 0 or not self._keeps_shortly(config):
+        if start < 0 or config.retention_bytes >= 0 or not self.keeps_shortly(config):
             return
         for offset in range(max(start, model.start, model.deleted_to), min(log.log_start_offset, model.end)):
             created_ms = self.clients.created_ms.get(model.records[offset - model.start])

@@ -1,0 +1,66 @@
+"""What must be gone by the end: records that are too old or too many, and what DeleteRecords has deleted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from klog.storage.log.partition_log import PartitionLog
+from tests.simulation.disk import RETENTION_MS
+from tests.simulation.faults import delete_records
+from tests.simulation.scheduler import US_PER_MS
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+# Faults set clocks by less.
+_LATER_MS: Final = 1_000_000
+_REACHES_FOLLOWERS_MS: Final = 1_500
+
+
+def check_retention(world: World) -> None:
+    """Let an administrator delete the older half of some logs, and set the clocks of all brokers ahead.
+
+    Look at what is left when each broker has checked its logs.
+    """
+    logs = [log for broker in world.brokers.values() for log in broker.logs.logs()]
+    has_segments = {log.partition for log in logs if log.config.delete and len(log.segments) > 1}
+    if not has_segments and not any(world.has_retention(log.partition.topic) for log in logs):
+        return
+    for key in sorted(has_segments):
+        delete_records(world, key)
+    for broker in world.brokers.values():
+        broker.wall_ahead_ms += _LATER_MS
+    wait_ms = RETENTION_MS + _REACHES_FOLLOWERS_MS
+    world.scheduler.run_until(world.scheduler.now_us + wait_ms * US_PER_MS)
+    for broker in world.brokers.values():
+        for key, partition in broker.replicas.partitions.items():
+            _check_log(world, partition.log, f"b{broker.broker_id}: {key[0]}-{key[1]}")
+            leader = world.brokers[partition.state.leader].replicas.partitions[key].log
+            assert partition.log.log_start_offset >= leader.log_start_offset, (
+                f"b{broker.broker_id} keeps {key} from {partition.log.log_start_offset} on, its leader from"
+                f" {leader.log_start_offset} on"
+            )
+
+
+def _check_log(world: World, log: PartitionLog, who: str) -> None:
+    config, start, end = log.config, log.log_start_offset, log.log_end_offset
+    for offset in world.deletions.get(log, ()):
+        assert start >= offset, f"{who} begins at {start}: DeleteRecords had deleted what is below {offset}"
+    if len(log.segments) > 1:
+        first_end = log.segments.end_of(0, end)
+        assert first_end > start, f"{who} has the segment up to {first_end}, and begins at {start}"
+    if not config.delete:
+        return
+    sizes_bytes = [segment.size for segment in log.segments]
+    if config.retention_bytes >= 0:
+        newer_bytes = sum(sizes_bytes[1:])
+        assert len(sizes_bytes) == 1 or newer_bytes < config.retention_bytes, (
+            f"{who} has {newer_bytes} bytes after its first segment, but retention.bytes is"
+            f" {config.retention_bytes}"
+        )
+    if world.keeps_shortly(config):
+        assert not sum(sizes_bytes), (
+            f"{who} has records from {start} to {end - 1}, but all are older than retention.ms"
+            f" ({config.retention_ms})"
+        )
+        assert start == end, f"{who} begins at {start} and ends at {end}, but has no records"
