@@ -13,6 +13,7 @@ from klog.storage.log.descriptors import are_exhausted
 from klog.storage.log.log_map import parent_of
 from klog.storage.log.log_values import FlushedLog, GuardedLog
 from klog.storage.log.scheduler import Scheduler
+from klog.storage.log.second_opinions import SecondOpinions
 
 _log = logging.getLogger(__name__)
 
@@ -31,6 +32,7 @@ class BackgroundTasks:
     ) -> None:
         self._scheduler = scheduler
         self._directory_failed = directory_failed
+        self.opinions = SecondOpinions()
 
     def flush(self, log: FlushedLog, up_to_offset: int) -> None:
         """Force a log to disk soon."""

@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 from klog.formats.errors import StorageError
 from klog.storage.log.epoch_file import EpochFile
 from klog.storage.log.producers import Producers
+from klog.storage.log.second_opinions import SecondOpinions
 from klog.storage.log.segment import LogSegment
 from klog.storage.log.snapshot_files import SnapshotFiles
 
@@ -36,7 +37,9 @@ class FlushedLog(GuardedLog, Protocol):
 
 
 class Background(Protocol):
-    """Work that a log gives to other threads."""
+    """Work that a log gives to other threads, and what all logs of a broker share."""
+
+    opinions: SecondOpinions
 
     def flush(self, log: FlushedLog, up_to_offset: int) -> None:
         """Force everything below the offset to disk."""

@@ -136,7 +136,9 @@ class PartitionLog(ReadableLog):
         self, data: memoryview, leader_epoch: int, now_ms: int, origin: Origin, guard: object | None
     ) -> AppendInfo:
         config = self.config
-        valid = validate(data, config, self.log_end_offset, leader_epoch, now_ms, origin)
+        valid = validate(
+            data, config, self.log_end_offset, leader_epoch, now_ms, origin, self._background.opinions
+        )
         if valid is None:
             return AppendInfo(-1, -1, -1, self.log_start_offset)
         size = len(valid.data)

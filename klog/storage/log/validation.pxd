@@ -1,4 +1,4 @@
-cpdef validate(data, config, long long next_offset, long long leader_epoch, long long now_ms, origin=*)
+cpdef validate(data, config, long long next_offset, long long leader_epoch, long long now_ms, origin=*, opinions=*)
 
 
 cdef _validate_batch(
@@ -9,4 +9,5 @@ cdef _validate_batch(
     long long leader_epoch,
     long long now_ms,
     origin,
+    opinions,
 )

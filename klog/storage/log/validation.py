@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from klog.config.topic import TopicConfig
 from klog.formats import compression
-from klog.formats.checksums import confirm_crc32c, crc32c
+from klog.formats.checksums import confirm_crc32c, crc32, crc32c
 from klog.formats.constants import (
     BATCH_ATTRIBUTES_POSITION,
     BATCH_CRC_FROM,
@@ -22,6 +22,7 @@ from klog.formats.constants import (
     ENTRY_SIZE_POSITION,
     MAGIC_POSITION,
     MAGIC_V2,
+    MESSAGE_CRC_FROM,
     MIN_MESSAGE_SIZE,
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_BIT,
@@ -39,6 +40,7 @@ from klog.storage.log.conversion import (
     refuse_records,
     target_codec,
 )
+from klog.storage.log.second_opinions import SecondOpinions
 
 
 def validate(
@@ -48,16 +50,19 @@ def validate(
     leader_epoch: int,
     now_ms: int,
     origin: Origin = Origin.CLIENT,
+    opinions: SecondOpinions | None = None,
 ) -> Validated | None:
     """Check records and prepare them for the leader's log; None if there are none.
 
     `data` must be writable, because it is patched in place if that is enough. Bytes after the last whole
-    batch are left out. Raises `AppendError`.
+    batch are left out. `opinions` bounds what is computed about damaged records. Raises `AppendError`.
     """
     header = BATCH_HEADER.unpack_from(data) if len(data) >= BATCH_HEADER_BYTES else None
     if header is None or header[3] != MAGIC_V2 or header[1] + ENTRY_PREFIX_BYTES != len(data):
         table = BatchTable()
         kernel.scan(data, 0, True, table)
+        if opinions is not None:
+            opinions.require(_damaged_bytes(data, table), now_ms)
         kernel.verify(data, table)
         _check_batches(data, table, config, origin)
         if not len(table):
@@ -67,7 +72,17 @@ def validate(
             return convert_messages(data, table, config, place)
         data = data[: table.size[0]]
         header = BATCH_HEADER.unpack_from(data)
-    return _validate_batch(data, header, config, next_offset, leader_epoch, now_ms, origin)
+    return _validate_batch(data, header, config, next_offset, leader_epoch, now_ms, origin, opinions)
+
+
+def _damaged_bytes(data: memoryview, table: BatchTable) -> int:
+    """The size of the batches whose checksum does not match, by the fast libraries."""
+    damaged = 0
+    for at, size, magic, crc in zip(table.position, table.size, table.magic, table.crc, strict=True):
+        begin, compute = (BATCH_CRC_FROM, crc32c) if magic >= MAGIC_V2 else (MESSAGE_CRC_FROM, crc32)
+        if compute(data[at + begin : at + size]) != crc:
+            damaged += size
+    return damaged
 
 
 def _check_batches(data: memoryview, table: BatchTable, config: TopicConfig, origin: Origin) -> None:
@@ -133,6 +148,7 @@ def _validate_batch(
     leader_epoch: int,
     now_ms: int,
     origin: Origin,
+    opinions: SecondOpinions | None,
 ) -> Validated:
     """Check `data`, which is one magic 2 batch, and set its offsets."""
     (
@@ -158,6 +174,8 @@ def _validate_batch(
         raise _too_large(size, config)
     computed = crc32c(data[BATCH_CRC_FROM:])
     if computed != crc:
+        if opinions is not None:
+            opinions.require(size, now_ms)
         confirm_crc32c(data[BATCH_CRC_FROM:], computed)
         raise _corrupt(crc, computed)
     if client and (

@@ -39,6 +39,7 @@ from klog.server.transactions.verification import Verification
 from klog.storage.log.append_values import Origin
 from klog.storage.log.loading import LoadSettings, create_log
 from klog.storage.log.partition_log import PartitionLog
+from klog.storage.log.second_opinions import SecondOpinions
 from tests.control_requests import (
     leader_and_isr,
     leader_and_isr_state,
@@ -71,6 +72,7 @@ class NoBackground:
 
     def __init__(self) -> None:
         self.failures = []
+        self.opinions = SecondOpinions()
 
     def flush(self, log, up_to_offset) -> None: ...
 

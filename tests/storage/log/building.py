@@ -18,6 +18,7 @@ from klog.storage.log.append_values import Origin
 from klog.storage.log.loading import Loaded, LoadSettings, create_log, load_log
 from klog.storage.log.partition_log import AppendInfo, PartitionLog
 from klog.storage.log.reading import Read
+from klog.storage.log.second_opinions import SecondOpinions
 from klog.storage.log.time_lookup import TimedOffset
 
 NOW_MS = 1_700_000_000_000
@@ -42,6 +43,7 @@ class Later:
         self.flushes = flushes
         self.deletions: list[str] = []
         self.failures: list[Exception] = []
+        self.opinions = SecondOpinions()
 
     def flush(self, log: PartitionLog, up_to_offset: int) -> None:
         if self.flushes:

@@ -13,13 +13,16 @@ from hypothesis import strategies as st
 
 from klog.formats import compression, message_set, record_batch
 from klog.formats.constants import BATCH_HEADER_BYTES
+from klog.formats.names import TopicPartition
 from klog.formats.varints import zigzag
 from klog.kernel.batch_builder import BatchFields, RecordData, build_batch
 from klog.storage.log.append_values import AppendError, Origin, Validated
+from klog.storage.log.second_opinions import SecondOpinions
 from klog.storage.log.validation import validate
 from tests import strategies
 from tests.storage.log.building import (
     NOW_MS,
+    Later,
     append,
     batch,
     config,
@@ -88,6 +91,53 @@ def test_a_wrong_checksum_is_corrupt() -> None:
     data = batch()
     data[-1] ^= 1
     assert refusal(data).error == "CORRUPT_MESSAGE"
+
+
+def damaged(good: bytes) -> bytes:
+    return good[:-1] + bytes((good[-1] ^ 1,))
+
+
+@pytest.mark.parametrize("kind", ["a batch", "behind a good one", "an old message"])
+def test_crcmod_reads_so_many_damaged_bytes_in_a_second_and_more_is_to_be_sent_again(kind: str) -> None:
+    good = message(1) if kind == "an old message" else bytes(batch())
+    sent = damaged(good) if kind != "behind a good one" else good + damaged(good)
+    opinions = SecondOpinions(most_bytes=2 * len(good))
+
+    def error_at(now_ms: int, data: bytes) -> str:
+        with pytest.raises(AppendError) as refused:
+            validate(memoryview(bytearray(data)), config(), 0, 0, now_ms, opinions=opinions)
+        return refused.value.error
+
+    second = NOW_MS // 1000 * 1000
+    found = [error_at(second + number, sent) for number in range(4)]
+    assert found[0] == "CORRUPT_MESSAGE"
+    assert found[-1] == "REQUEST_TIMED_OUT"
+    # Good records are taken meanwhile.
+    assert validate(memoryview(bytearray(batch())), config(), 0, 0, second + 5, opinions=opinions) is not None
+    assert error_at(second + 1000, sent) == "CORRUPT_MESSAGE"
+
+
+def test_one_damaged_batch_a_second_is_always_confirmed_whatever_its_size() -> None:
+    opinions = SecondOpinions(most_bytes=1)
+    opinions.require(1 << 20, NOW_MS)
+    opinions.require(0, NOW_MS)
+    with pytest.raises(AppendError, match="second opinion"):
+        opinions.require(1, NOW_MS)
+
+
+def test_all_logs_of_a_broker_share_the_bound(tmp_path: Path) -> None:
+    shared = Later()
+    shared.opinions = SecondOpinions(most_bytes=1)
+    logs = [
+        new_log(tmp_path / name, background=shared, partition=TopicPartition(name, 0)) for name in ("a", "b")
+    ]
+    errors = []
+    for log in logs:
+        with pytest.raises(AppendError) as refused:
+            append(log, memoryview(bytearray(damaged(bytes(batch())))))
+        errors.append(refused.value.error)
+        assert log.log_end_offset == 0
+    assert errors == ["CORRUPT_MESSAGE", "REQUEST_TIMED_OUT"]
 
 
 def test_a_batch_shorter_than_its_header_is_corrupt() -> None:
