@@ -76,6 +76,10 @@ COMMANDS: Final = {
         "offline.backup",
         "Back up the logs of brokers into a directory or an object store, and check and prune backups.",
     ),
+    "restore": _Command(
+        "offline.restore",
+        "Bring logs back from a backup, as they were at a moment, as directories that brokers start on.",
+    ),
     "formats": _Command(
         "offline.formats",
         "List the formats of a log directory, draw the layout of one, or decode a part of a file by it.",

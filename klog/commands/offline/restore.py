@@ -1,0 +1,278 @@
+"""`klog restore`: brings logs back from a backup, as they were at a moment."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from klog.commands.offline.options import DryRun
+from klog.commands.shared.arguments import parse_time
+from klog.commands.shared.cells import human_bytes, human_time
+from klog.commands.shared.messages import print_line, print_note
+from klog.commands.shared.option_sets import flag, optional
+from klog.commands.shared.output import OutputOptions
+from klog.commands.shared.tables import Row
+from klog.commands.shared.terminal import count_of, progress
+from klog.formats.errors import UsageError
+
+if TYPE_CHECKING:
+    from klog.backup.restoring.plan import PlannedPartition, RestorePlan
+    from klog.backup.restoring.request import RestoreRequest
+    from klog.backup.restoring.run import Restored, TargetOptions
+    from klog.formats.names import TopicPartition
+    from klog.metadata.store import MetadataStore
+
+_OFFSET_LINE: Final = re.compile(
+    r"(?P<topic>[a-zA-Z0-9._-]+):(?P<partition>[0-9]{1,9}):(?P<offset>[0-9]{1,18})"
+)
+
+Place = Annotated[
+    str,
+    typer.Argument(metavar="REPOSITORY", show_default=False, help="A directory or an object store's URI."),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class MomentOptions:
+    """What comes back. Without a moment it is the newest backup."""
+
+    at: str | None = optional(
+        None,
+        "All that had arrived by this time: ISO 8601, or a span back from now such as 2h.",
+        metavar="TIME",
+    )
+    backup: str | None = optional(None, "What this backup has.", metavar="ID")
+    offsets: Path | None = optional(
+        None,
+        "Partitions end at these offsets: lines TOPIC:PARTITION:OFFSET, as kafka-get-offsets prints them.",
+        metavar="FILE",
+    )
+    topic: list[str] | None = optional(
+        None,
+        "Only topics that match as a whole (a regular expression; repeatable).",
+        "--topic",
+        "-t",
+        metavar="PATTERN",
+    )
+    rename: list[str] | None = optional(
+        None, "The topic OLD comes back as NEW (repeatable).", metavar="OLD=NEW"
+    )
+
+    def request(self) -> RestoreRequest:
+        """The request that the options make. Raises UsageError."""
+        from klog.admin.topic_patterns import include_list
+        from klog.backup.restoring.request import RestoreRequest
+
+        if self.at is not None and self.backup is not None:
+            raise UsageError("--at and --backup: give one of both")
+        patterns = [include_list(text) for text in self.topic or ()]
+        return RestoreRequest(
+            at_ms=parse_time("--at", self.at, datetime.now(UTC)),
+            backup=self.backup,
+            offsets={} if self.offsets is None else _offsets(self.offsets),
+            wants=lambda topic: not patterns or any(each.fullmatch(topic) for each in patterns),
+            names=_names(self.rename or ()),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceOptions:
+    """Where to, and for which brokers."""
+
+    to: Path | None = optional(None, "An empty or a new directory.", metavar="DIR")
+    brokers: str | None = optional(
+        None,
+        "The ids of the brokers of the new cluster [default: those of the backup].",
+        metavar="ID,ID",
+    )
+    replication_factor: int = optional(1, "The replicas of each partition, with --brokers.", least=1)
+    zookeeper: str | None = optional(
+        None,
+        "Write the metadata into this empty ZooKeeper [default: klog's own tree, for one broker].",
+        metavar="HOST:PORT/CHROOT",
+    )
+
+    def target(self) -> TargetOptions:
+        """The target that the options name. Raises UsageError."""
+        from klog.backup.restoring.run import TargetOptions
+        from klog.formats.names import encode_uuid
+
+        if self.to is None:
+            raise UsageError("--to DIR is needed", cure="or --dry-run, to see what would come back")
+        return TargetOptions(
+            str(self.to),
+            encode_uuid(secrets.token_bytes(16)),
+            _broker_ids(self.brokers),
+            self.replication_factor,
+            None if self.zookeeper is None else _opening(self.zookeeper),
+        )
+
+
+def restore(
+    repository: Place,
+    moment: MomentOptions,
+    place: PlaceOptions,
+    output: OutputOptions,
+    dry_run: DryRun = False,
+    quiet: bool = flag("Show no progress and no table.", "--quiet", "-q"),
+) -> None:
+    """Bring logs back from a backup, as they were at a moment, as directories that brokers start on.
+
+    Records keep their bytes, offsets, epochs and producers. A transaction that was decided by the moment is
+    whole in all partitions; one that was not is aborted in all. Committed offsets are those of the moment.
+    Time is that of arrival as far as runs of the backup know it, and else the records' timestamps; BASIS says
+    which. A target that is not empty is refused. Until it is complete no broker starts on it; if the command
+    is killed, run it again, and it goes on. Several brokers get a directory each, broker-ID.
+
+    Examples:
+
+    klog restore /mnt/backup --at 2026-11-24T10:00:00Z --dry-run
+
+    klog restore s3://backups/cluster --at 2026-11-24T10:00:00Z --to /var/lib/kafka
+
+    klog restore /mnt/backup --topic 'orders.*' --rename orders=orders-before --to /tmp/orders
+
+    klog restore /mnt/backup --to /mnt/new --brokers 1,2,3 --replication-factor 3 --zookeeper zk:2181
+    """
+    from klog.backup.reading import open_backups
+    from klog.backup.restoring.request import plan_of, select
+    from klog.backup.restoring.target import require_empty
+
+    request = moment.request()
+    target = None if dry_run else place.target()
+    if target is not None:
+        require_empty(target.directory)
+    opened = open_backups(repository)
+    selected = select(opened, request)
+    begin_s = time.monotonic()
+    with progress("Planning", selected.size_bytes, quiet=quiet) as advance:
+        plan = plan_of(opened, request, selected, advance)
+    read_s = time.monotonic() - begin_s
+    rows = [_row(each, text=output.for_people) for each in plan.partitions]
+    if output.for_people and not quiet:
+        output.show(rows)
+    if target is None:
+        _say_what_would(plan, read_s, output, rows)
+        return
+    from klog.backup.restoring.run import run_restore
+
+    with progress("Restoring", plan.size_bytes, quiet=quiet) as advance:
+        restored = run_restore(opened, plan, selected.manifest, target, advance)
+    if not output.for_people:
+        output.show(rows)
+    _say_what_came(plan, restored, quiet=quiet or not output.for_people)
+
+
+def _row(planned: PlannedPartition, *, text: bool) -> Row:
+    """What comes back of a partition."""
+    cut = planned.cut
+    row: dict[str, object] = {
+        "topic": planned.target.topic,
+        "partition": planned.target.partition,
+        "logStartOffset": planned.view.log_start_offset,
+        "endOffset": cut.end_offset,
+        "basis": str(cut.basis),
+        "movedBy": cut.end_offset - cut.rule_end,
+        "completed": sum(not each.marker.aborted for each in cut.added),
+        "aborted": sum(each.marker.aborted for each in cut.added),
+        "size": human_bytes(planned.size_bytes) if text else planned.size_bytes,
+    }
+    if planned.target.topic != planned.view.partition.topic:
+        row["topic"] = f"{planned.target.topic} ({planned.view.partition.topic})" if text else row["topic"]
+    if not text:
+        row["originalTopic"] = planned.view.partition.topic
+        row["damage"] = [each.what for each in planned.view.damage if each.first_offset < cut.end_offset]
+    return row
+
+
+def _say_what_would(plan: RestorePlan, read_s: float, output: OutputOptions, rows: Sequence[Row]) -> None:
+    if not output.for_people:
+        output.show(rows)
+        return
+    print_line(
+        f"{_summary(plan)}, {human_bytes(plan.size_bytes)}, would come back as of"
+        f" {human_time(plan.moment_ms)}; reading it took {read_s:.1f} s, and a restore reads it again"
+    )
+    _note_damage(plan)
+
+
+def _say_what_came(plan: RestorePlan, restored: Restored, *, quiet: bool) -> None:
+    _note_damage(plan)
+    for loss in restored.losses:
+        print_note(f"not restored: {loss}")
+    if quiet:
+        return
+    size_bytes = sum(each.size_bytes for each in restored.written.values())
+    print_line(f"{_summary(plan)} as of {human_time(plan.moment_ms)}, {human_bytes(size_bytes)}:")
+    for broker_id, directory in restored.directories.items():
+        print_line(f"broker {broker_id}: {directory}")
+
+
+def _note_damage(plan: RestorePlan) -> None:
+    for each in plan.partitions:
+        for damage in each.view.damage:
+            if damage.first_offset < each.cut.end_offset:
+                print_note(
+                    f"{each.target}: the records from offset {damage.first_offset} on were damaged at their"
+                    f" source, and are not in the backup"
+                )
+
+
+def _summary(plan: RestorePlan) -> str:
+    topics = len({each.target.topic for each in plan.partitions})
+    return f"{count_of(topics, 'topic')} with {count_of(len(plan.partitions), 'partition')}"
+
+
+def _offsets(path: Path) -> Mapping[TopicPartition, int]:
+    from klog.formats.names import TopicPartition
+    from klog.storage.files.files import read_small
+
+    found = {}
+    for number, line in enumerate(read_small(path).decode("utf-8", "replace").splitlines(), 1):
+        if not line.strip():
+            continue
+        match = _OFFSET_LINE.fullmatch(line.strip())
+        if match is None:
+            raise UsageError(
+                f"line {number} is not TOPIC:PARTITION:OFFSET: {line.strip()[:80]!r}", file=str(path)
+            )
+        found[TopicPartition(match["topic"], int(match["partition"]))] = int(match["offset"])
+    return found
+
+
+def _names(pairs: Sequence[str]) -> Mapping[str, str]:
+    from klog.formats.names import is_legal_topic
+
+    found = {}
+    for pair in pairs:
+        old, equals, new = pair.partition("=")
+        if not (old and equals and is_legal_topic(new)):
+            raise UsageError(f"--rename {pair}: a topic is renamed by OLD=NEW, with a valid name")
+        found[old] = new
+    return found
+
+
+def _broker_ids(text: str | None) -> tuple[int, ...]:
+    if text is None:
+        return ()
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and len(part) <= 9 for part in parts) or len(set(parts)) < len(parts):
+        raise UsageError(f"--brokers {text}: write different ids, such as 1,2,3")
+    return tuple(map(int, parts))
+
+
+def _opening(zookeeper: str) -> Callable[[], MetadataStore]:
+    def open_tree() -> MetadataStore:
+        from klog.metadata.zookeeper import ZooKeeperStore
+
+        return ZooKeeperStore(zookeeper)
+
+    return open_tree
