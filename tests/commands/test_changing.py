@@ -49,6 +49,7 @@ ASKS_NOTHING = {
     "profile use",
     "quotas alter",
     "rebuild-index",
+    "restore",
     "tokens create",
     "tokens renew",
     "topics add-partitions",
