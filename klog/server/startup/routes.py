@@ -276,7 +276,7 @@ def _group_routes(parts: HandlerServices, creation: AutoTopicCreation) -> dict[i
         parts.clock_ms,
     )
     groups = GroupsHandler(requests)
-    consumers = ConsumerGroupsHandler(ConsumerGroupRequests(requests))
+    consumers = ConsumerGroupsHandler(ConsumerGroupRequests(requests), access=parts.access)
     return {
         ApiKey.FIND_COORDINATOR: Route(coordinator.handle, may_block=False, failed=coordinator.failed),
         ApiKey.JOIN_GROUP: Route(members.join, may_block=False),

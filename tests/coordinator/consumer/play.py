@@ -192,7 +192,12 @@ class Client:
         asked = replace(self.full, member_epoch=self.epoch, owned=self.owned)
         if self.epoch and not self.tells_all:
             asked = HeartbeatRequest(
-                self.name, self.epoch, self.full.instance_id, owned=self.owned, client_id=asked.client_id
+                self.name,
+                self.epoch,
+                self.full.instance_id,
+                owned=self.owned,
+                client_id=asked.client_id,
+                describable=asked.describable,
             )
         (result,) = self.play.send(asked)
         self.take(result)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from klog.coordinator.groups.consumer.records import RecordKind
@@ -9,6 +11,7 @@ from klog.coordinator.groups.consumer.values import (
     STATIC_LEAVE_EPOCH,
     ConsumerGroupSettings,
     ConsumerGroupState,
+    Describable,
     HeartbeatRequest,
     MemberState,
 )
@@ -188,6 +191,52 @@ def test_a_regular_expression_follows_the_topics(play: Play) -> None:
     settle(a)
     assert a.owned == of("xab", 0)
     assert play.group.records.regexes == {}
+
+
+def only(*allowed: str) -> Describable:
+    return lambda names: [name for name in names if name in allowed]
+
+
+def test_a_regular_expression_matches_what_the_member_may_describe_that_brings_it(play: Play) -> None:
+    play.topics = cluster({"ab": 1, "abc": 1})
+    a = Client(play, "a", (), regex="ab.*", describable=only("ab"))
+    settle(a)
+    assert a.owned == of("ab", 0)
+    # Another member with the expression gets what it matched then, whatever it may describe itself.
+    b = Client(play, "b", (), regex="ab.*", describable=only("ab", "abc"))
+    settle(a, b)
+    assert a.owned | b.owned == of("ab", 0)
+    # A new expression has all of them matched again.
+    b.change(regex="a.*")
+    settle(a, b)
+    assert a.owned | b.owned == of("ab", 0) | of("abc", 0)
+
+
+def test_a_regular_expression_follows_rights_when_topics_change_and_after_ten_minutes(play: Play) -> None:
+    play.topics = cluster({"ab": 1, "abc": 1})
+    a = Client(play, "a", (), regex="ab.*", describable=only("ab"))
+    settle(a)
+    a.full = replace(a.full, describable=only("abc"))
+    settle(a)
+    assert a.owned == of("ab", 0)
+    play.topics = cluster({"ab": 1, "abc": 1, "new": 1})
+    settle(a)
+    assert a.owned == of("abc", 0)
+    a.full = replace(a.full, describable=only("ab"))
+    for _ in range(20):
+        play.advance(30_000)
+        a.beat()
+    settle(a)
+    assert a.owned == of("ab", 0)
+
+
+def test_a_member_of_the_classic_protocol_has_no_regular_expression_matched(play: Play) -> None:
+    play.topics = cluster({"ab": 1, "abc": 1, "t": 1})
+    a = Client(play, "a", (), regex="ab.*", describable=only("ab"))
+    settle(a)
+    play.topics = cluster({"ab": 1, "abc": 1, "t": 1, "u": 1})
+    play.join_classic("c")
+    assert play.group.records.regexes["ab.*"].topics == ("ab",)
 
 
 def test_a_changed_subscription_makes_a_new_epoch_and_a_changed_rack_does_not(play: Play) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,18 @@ from klog.client.consumer_protocol import encode_assignment
 from klog.coordinator.groups.consumer_requests import ConsumerGroupRequests
 from klog.coordinator.groups.requests import GroupRequests
 from klog.formats.names import TopicPartition, decode_uuid
+from klog.protocol.acls import (
+    Acl,
+    AclOperation,
+    AclResourceType,
+    PatternType,
+    Permission,
+    ResourcePattern,
+)
 from klog.protocol.apis import ApiKey
 from klog.protocol.error_codes import ErrorCode
+from klog.security.authorization.acl_set import AclSet
+from klog.server.handlers.access import Access
 from klog.server.handlers.groups.consumer_groups import ConsumerGroupsHandler
 from tests.coordinator.consumer.play import subscription
 from tests.server.handlers.group_parts import GroupBroker
@@ -27,11 +38,13 @@ MINUTE = timedelta(minutes=1)
 NONE = ErrorCode.NONE
 
 
-def consumer_broker(path: Path, properties: dict[str, str] | None = None) -> GroupBroker:
+def consumer_broker(
+    path: Path, properties: dict[str, str] | None = None, access: Access | None = None
+) -> GroupBroker:
     broker = GroupBroker(path, properties)
     ids = iter(f"made-{number}" for number in range(100))
     requests = ConsumerGroupRequests(GroupRequests(broker.coordinator))
-    handler = ConsumerGroupsHandler(requests, lambda: next(ids))
+    handler = ConsumerGroupsHandler(requests, lambda: next(ids), access)
     broker.handlers |= {HEARTBEAT: handler.heartbeat, DESCRIBE: handler.describe}
     return broker
 
@@ -371,6 +384,26 @@ def test_an_empty_group_takes_the_protocol_of_whoever_comes_first(broker) -> Non
     assert classic_group(broker).generation_id == 1
     assert fetch(broker) == (NONE, [5])
     assert described(broker).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+class _Acls:
+    """An ACL lets everybody describe one topic."""
+
+    def __init__(self, topic: str) -> None:
+        pattern = ResourcePattern(AclResourceType.TOPIC, topic, PatternType.LITERAL)
+        acl = Acl(pattern, "User:*", "*", AclOperation.DESCRIBE, Permission.ALLOW)
+        self.acls = AclSet({pattern: frozenset((acl,))})
+
+
+@pytest.mark.parametrize(("described_topic", "expected"), [(TOPIC, [0]), ("another", [])])
+def test_a_regular_expression_gives_no_topic_that_the_client_may_not_describe(
+    tmp_path: Path, described_topic: str, expected: list[int], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    broker = consumer_broker(tmp_path, access=Access(_Acls(described_topic)))
+    answer = beat(broker, subscribed_topic_regex=f"{TOPIC}.*", subscribed_topic_names=())
+    assert (answer.error_code, assigned(answer)) == (NONE, expected)
+    assert "Denied" not in caplog.text
 
 
 def test_a_group_outlives_a_change_of_leadership(broker) -> None:

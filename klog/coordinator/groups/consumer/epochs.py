@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from klog.coordinator.groups.consumer.assignors import ASSIGNORS, AssignedMember, select_assignor
 from klog.coordinator.groups.consumer.reconciliation import reconcile
@@ -24,6 +24,7 @@ from klog.coordinator.groups.consumer.values import (
     ConsumerGroupSettings,
     ConsumerGroupState,
     CurrentAssignment,
+    Describable,
     HeartbeatResult,
     MemberState,
     MemberSubscription,
@@ -37,6 +38,9 @@ from klog.coordinator.groups.values import JoinResult, Now, SyncResult
 from klog.protocol.error_codes import ErrorCode
 
 _log = logging.getLogger(__name__)
+
+# As in Kafka, so that a change of ACLs counts at last.
+_REMATCH_MS: Final = 600_000
 
 Effect: TypeAlias = Reply[JoinResult] | Reply[SyncResult] | Reply[HeartbeatResult] | Schedule | WriteRecords
 
@@ -84,6 +88,9 @@ class GroupEpochs:
         self._writes = GroupWrites(self.records)
         self._deadlines: dict[TimerKey, int] = {}
         self._topics: Topics | None = None
+        # The topics that regular expressions were matched against, and when.
+        self._matched: Topics | None = None
+        self._matched_ms = 0
 
     # -- views -----------------------------------------------------------------------------------------------
 
@@ -137,21 +144,35 @@ class GroupEpochs:
 
     # -- the group's epoch -----------------------------------------------------------------------------------
 
-    def _topics_changed(self, topics: Topics, now: Now) -> bool:
-        """Whether what the group subscribes to has changed since its epoch was set."""
+    def _topics_changed(self, topics: Topics, now: Now, describable: Describable | None) -> bool:
+        """Whether what the group subscribes to has changed since its epoch was set. `describable` are the
+        topics that the caller's regular expressions may match; None leaves all expressions as they are.
+        """
         self._topics = topics
-        self._resolve_regexes(topics, now)
-        return topics.hash_of(self.records.subscribed) != self.records.metadata_hash
-
-    def _resolve_regexes(self, topics: Topics, now: Now) -> None:
         used = {member.regex for member in self.records.members.values() if member.regex}
         for regex in [each for each in self.records.regexes if each not in used]:
             self.records.put(RecordKind.REGEX, regex)
-        for regex in sorted(used):
+        is_new = not used <= self.records.regexes.keys()
+        if describable is not None and (is_new or self._matches_are_old(topics, now)):
+            self._match_regexes(sorted(used), topics, now, describable)
+        return topics.hash_of(self.records.subscribed) != self.records.metadata_hash
+
+    def _matches_are_old(self, topics: Topics, now: Now) -> bool:
+        """Whether expressions are to be matched again: the topics have changed, or rights may have."""
+        if not self.records.regexes:
+            return False
+        return topics is not self._matched or now.timer_ms - self._matched_ms >= _REMATCH_MS
+
+    def _match_regexes(self, used: list[str], topics: Topics, now: Now, describable: Describable) -> None:
+        """Match all expressions. As in Kafka, the rights of the member count whose heartbeat it is."""
+        found = {regex: matching_topics(regex, topics.names) for regex in used}
+        allowed = set(describable(sorted(set().union(*found.values()))))
+        for regex, names in found.items():
+            matched = tuple(name for name in names if name in allowed)
             known = self.records.regexes.get(regex)
-            matched = matching_topics(regex, topics.names)
             if known is None or known.topics != matched:
                 self.records.put(RecordKind.REGEX, regex, ResolvedRegex(matched, 0, now.wall_ms))
+        self._matched, self._matched_ms = topics, now.timer_ms
 
     def _next_epoch(self) -> None:
         records = self.records

@@ -61,7 +61,7 @@ class ConsumerGroup(ClassicMembers):
         known = self._find(member_id, asked, joins=joins)
         before = self.records.current_of(member_id)
         member = self._update(member_id, known, asked)
-        self._refresh(known, member, now)
+        self._refresh(known, member, now, asked.describable)
         after = self._reconcile(member, asked.owned, now)
         self._start_session(member, now)
         tells_all = joins or asked.is_full or after.assigned != before.assigned

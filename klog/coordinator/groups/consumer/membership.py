@@ -10,6 +10,7 @@ from klog.coordinator.groups.consumer.records import RecordKind
 from klog.coordinator.groups.consumer.values import (
     JOIN_EPOCH,
     NO_PARTITIONS,
+    Describable,
     MemberSubscription,
     RefusedError,
 )
@@ -59,12 +60,21 @@ class Membership(GroupEpochs):
         records.put(RecordKind.CURRENT, member_id, current)
         return replaced
 
-    def _refresh(self, known: MemberSubscription | None, member: MemberSubscription, now: Now) -> None:
-        """Set a new epoch if the members or the topics have changed, and assign for it."""
+    def _refresh(
+        self,
+        known: MemberSubscription | None,
+        member: MemberSubscription,
+        now: Now,
+        describable: Describable | None = None,
+    ) -> None:
+        """Set a new epoch if the members or the topics have changed, and assign for it. `describable` is that
+        of a member that may have a regular expression.
+        """
         topics = self.topics()
         changed = known is None or (known.topics, known.regex) != (member.topics, member.regex)
-        if changed or topics is not self._topics:
-            changed = self._topics_changed(topics, now) or changed
+        is_due = describable is not None and self._matches_are_old(topics, now)
+        if changed or topics is not self._topics or is_due:
+            changed = self._topics_changed(topics, now, describable) or changed
         if changed:
             self._next_epoch()
         self._assign(topics)

@@ -6,7 +6,7 @@ between their versions. Times and timeouts are milliseconds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Final, NamedTuple, TypeAlias
@@ -113,11 +113,21 @@ class ConsumerGroupSettings:
     may_downgrade: bool = True
 
 
+Describable = Callable[[Collection[str]], Collection[str]]
+"""Gives those of some topics that a client may describe."""
+
+
+def every_topic(names: Collection[str]) -> Collection[str]:
+    """For a client that may describe all topics."""
+    return names
+
+
 @dataclass(frozen=True, slots=True)
 class HeartbeatRequest:
     """ConsumerGroupHeartbeat. None, and -1 as the timeout, mean that nothing changed since the last one.
 
-    `may_lack_id`: version 0, in which the coordinator makes the id; `new_member_id` is that id.
+    `may_lack_id`: version 0, in which the coordinator makes the id; `new_member_id` is that id. `describable`
+    are the topics that a regular expression of the group may match.
     """
 
     member_id: str
@@ -133,6 +143,7 @@ class HeartbeatRequest:
     client_host: str = ""
     may_lack_id: bool = False
     new_member_id: str = ""
+    describable: Describable = every_topic
 
     @property
     def is_full(self) -> bool:

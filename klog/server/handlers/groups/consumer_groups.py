@@ -6,12 +6,13 @@ Rules: Kafka's `KafkaApis` and the message schemas (KIP-848); the decisions are 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from klog.coordinator.groups.consumer.topics import Topics
 from klog.coordinator.groups.consumer.values import (
+    Describable,
     DescribedConsumer,
     DescribedConsumerGroup,
     HeartbeatRequest,
@@ -19,11 +20,14 @@ from klog.coordinator.groups.consumer.values import (
     Partitions,
     TopicId,
     by_topic,
+    every_topic,
 )
 from klog.coordinator.groups.consumer_requests import ConsumerGroupRequests
 from klog.formats.names import encode_uuid
 from klog.metadata.control_requests import topic_uuid
+from klog.protocol.acls import AclOperation, AclResourceType
 from klog.protocol.entity_fields import Entity
+from klog.server.handlers.access import Access
 from klog.server.handlers.answers import Struct, entity_of, milliseconds, send_answer
 from klog.server.handlers.groups.administration import GROUP_OPERATIONS
 from klog.server.handlers.topics.topic_metadata import OPERATIONS_NOT_ASKED_FOR
@@ -42,10 +46,13 @@ def random_member_id() -> str:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupsHandler:
-    """Answers the requests about consumer groups. `member_id` makes a new id."""
+    """Answers the requests about consumer groups. `member_id` makes a new id. Without `access` clients may
+    describe all topics.
+    """
 
     groups: ConsumerGroupRequests
     member_id: Callable[[], str] = random_member_id
+    access: Access | None = None
 
     def heartbeat(self, request: Request) -> None:
         """ConsumerGroupHeartbeat: answered when the group's new state is replicated."""
@@ -65,8 +72,22 @@ class ConsumerGroupsHandler:
             f"/{request.peer_address}",
             may_lack_id=request.api_version < _MEMBER_ID_REQUIRED_FROM,
             new_member_id=asked.member_id or self.member_id(),
+            describable=self._describable(request),
         )
         self.groups.heartbeat(asked.group_id, beat, lambda result: _answer_heartbeat(request, result))
+
+    def _describable(self, request: Request) -> Describable:
+        access = self.access
+        if access is None:
+            return every_topic
+
+        def described(names: Collection[str]) -> Collection[str]:
+            # Nobody has named them, so nothing was refused.
+            return access.allowed(
+                request, AclOperation.DESCRIBE, AclResourceType.TOPIC, names, logs_denial=False
+            )
+
+        return described
 
     def describe(self, request: Request) -> None:
         """ConsumerGroupDescribe."""
