@@ -9,17 +9,13 @@ same paths. It works with an installed klog, and from a checkout.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
-
-    from klog.convert.run_convert import OnBytes, Runner, Work
-    from klog.convert.tasks import ConvertTask, Failure, TaskResult
-    from klog.replicas.splits import Plan
+    from klog.spark.job import SparkRunner
 
 
 def main() -> None:
@@ -27,9 +23,14 @@ def main() -> None:
     checkout: Path | None = _segment_export().find_klog()
     from klog.commands.main import run_to_exit
 
-    run_to_exit(
-        lambda: command().main(prog_name="segment_convert.py", obj=OnSpark(checkout), standalone_mode=False)
-    )
+    @contextmanager
+    def on_spark() -> Iterator[SparkRunner]:
+        from klog.spark.job import SparkRunner, started
+
+        with started("klog segment convert", checkout) as context:
+            yield SparkRunner(context, target_bytes=1)  # each task as a task of Spark
+
+    run_to_exit(lambda: command().main(prog_name="segment_convert.py", obj=on_spark, standalone_mode=False))
 
 
 def _segment_export() -> Any:  # noqa: ANN401 (a module)
@@ -58,57 +59,6 @@ _EXAMPLES = """Examples:
 
     spark-submit commands/segment_convert.py -i /mnt/backup/kafka -c zstd --verify -o /mnt/backup/converted
 """
-
-
-class OnSpark:
-    """Starts Spark for a conversion, with the settings of spark-submit, and stops it at the end."""
-
-    def __init__(self, checkout: Path | None) -> None:
-        self._checkout = checkout
-
-    @contextmanager
-    def __call__(self) -> Iterator[Runner]:
-        """Yield a runner of tasks on the executors."""
-        from klog.spark.job import started
-
-        with started("klog segment convert", self._checkout) as context:
-            yield _Tasks(context)
-
-
-class _Tasks:
-    """Runs tasks on the executors, each as a task of its own."""
-
-    def __init__(self, context: SparkContext) -> None:
-        self._context = context
-
-    @property
-    def cores(self) -> int:
-        """The cores of all executors, as far as Spark knows."""
-        return int(self._context.defaultParallelism)
-
-    def __call__(
-        self, work: Work, tasks: Sequence[ConvertTask], on_bytes: OnBytes
-    ) -> Iterator[TaskResult | Failure]:
-        """Yield the results when Spark has finished."""
-        from klog.export.run_export import Stage
-        from klog.spark.job import SparkRunner
-
-        stage = Stage(work, tasks, lambda task: task.split, "converting")
-        yield from SparkRunner(self._context, target_bytes=1)(stage, _Watcher(on_bytes))
-
-
-class _Watcher:
-    """Passes the progress of Spark's tasks on."""
-
-    def __init__(self, on_bytes: OnBytes) -> None:
-        self._on_bytes = on_bytes
-
-    def planned(self, plan: Plan, pending_bytes: int, what: str) -> None:
-        """A stage begins; conversions have only one."""
-
-    def advanced(self, size_bytes: int) -> None:
-        """That many bytes more are done."""
-        self._on_bytes(size_bytes)
 
 
 if __name__ == "__main__":

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from klog.export.run_export import Runner
     from klog.export.split_export import ExportJob
+    from klog.spark.job import SparkRunner
 
 
 _NOT_ON_SPARK = {"paths", "jobs", "print_spark_submit"}
@@ -29,9 +29,14 @@ def main() -> None:
     checkout = find_klog()
     from klog.commands.main import run_to_exit
 
-    run_to_exit(
-        lambda: command().main(prog_name="segment_export.py", obj=OnSpark(checkout), standalone_mode=False)
-    )
+    @contextmanager
+    def on_spark(job: ExportJob) -> Iterator[SparkRunner]:
+        from klog.spark.job import SparkRunner, started
+
+        with started("klog segment export", checkout) as context:
+            yield SparkRunner(context, job.options.target_split_bytes)
+
+    run_to_exit(lambda: command().main(prog_name="segment_export.py", obj=on_spark, standalone_mode=False))
 
 
 def find_klog() -> Path | None:
@@ -85,21 +90,6 @@ _EXAMPLES = """Examples:
     spark-submit commands/segment_export.py -i s3a://backup/broker-1 -i s3a://backup/broker-2
     --subscribe orders --isolation read_committed --resume --verify -o s3a://lake/kafka
 """
-
-
-class OnSpark:
-    """Starts Spark for a job, with the settings of spark-submit, and stops it when the job has ended."""
-
-    def __init__(self, checkout: Path | None) -> None:
-        self._checkout = checkout
-
-    @contextmanager
-    def __call__(self, job: ExportJob) -> Iterator[Runner]:
-        """Yield a runner of tasks on the executors."""
-        from klog.spark.job import SparkRunner, started
-
-        with started("klog segment export", self._checkout) as context:
-            yield SparkRunner(context, job.options.target_split_bytes)
 
 
 if __name__ == "__main__":

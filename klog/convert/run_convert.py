@@ -6,10 +6,11 @@ soon as its tasks are done. If a task fails, its partition stays as it was, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 from klog.convert.converting import convert
 from klog.convert.finishing import PartitionOutcome, finish
@@ -19,30 +20,14 @@ from klog.convert.pieces import LEAST_PIECE_BYTES, Merging, divided, number_afte
 from klog.convert.tasks import ConvertTask, Failure, TaskResult
 from klog.convert.verifying import verify
 from klog.formats.errors import KlogError
-from klog.jobs.processes import Advanced, Done, run_tasks
+from klog.jobs.processes import Work
+from klog.replicas.splits import Split
+from klog.replicas.stages import OnBytes, Pool, Runner, Stage
 
 SMALL_BYTES: Final = 16 << 20
 """Less than this is converted in this process, since starting others takes longer."""
 
 _CURE: Final = "what is done is kept: run the command again, with fewer --jobs if memory was short"
-
-OnBytes = Callable[[int], None]
-
-
-class Runner(Protocol):
-    """Runs tasks, here or elsewhere."""
-
-    @property
-    def cores(self) -> int:
-        """How many tasks run at once."""
-
-    def __call__(
-        self, work: Work, tasks: Sequence[ConvertTask], on_bytes: OnBytes
-    ) -> Iterator[TaskResult | Failure]:
-        """Yield the results of all tasks, in any order."""
-
-
-Work = Callable[[ConvertTask, OnBytes], TaskResult | Failure]
 
 
 def do_task(task: ConvertTask, on_bytes: OnBytes, *, verifies: bool) -> TaskResult | Failure:
@@ -58,39 +43,15 @@ def do_task(task: ConvertTask, on_bytes: OnBytes, *, verifies: bool) -> TaskResu
     return result
 
 
-@dataclass(frozen=True, slots=True)
-class Pool:
+def pool(processes: int, small_bytes: int = SMALL_BYTES) -> Pool:
     """The runner for one machine: at most `processes`; little work is done in this process."""
-
-    processes: int
-    small_bytes: int = SMALL_BYTES
-
-    @property
-    def cores(self) -> int:
-        """The number of processes."""
-        return self.processes
-
-    def __call__(
-        self, work: Work, tasks: Sequence[ConvertTask], on_bytes: OnBytes
-    ) -> Iterator[TaskResult | Failure]:
-        """Yield the results of the tasks as they become ready."""
-        if self.processes <= 1 or sum(task.size_bytes for task in tasks) < self.small_bytes:
-            for task in tasks:
-                yield work(task, on_bytes)
-            return
-        # By a fork on Linux: fresh interpreters import for a third of a second on each core, in which a core
-        # converts 100 MiB. This process has no threads but that of its progress bar.
-        events = run_tasks(work, tasks, self.processes, describe=_described, cure=_CURE, start_method=None)
-        for event in events:
-            match event:
-                case Advanced():
-                    on_bytes(event.size_bytes)
-                case Done():
-                    yield event.result
+    # By a fork on Linux: fresh interpreters import for a third of a second on each core, in which a core
+    # converts 100 MiB. This process has no threads but that of its progress bar.
+    small_bytes = small_bytes if processes > 1 else sys.maxsize
+    return Pool(processes, small_bytes, _described, _CURE, start_method=None)
 
 
-def _described(task: ConvertTask) -> str:
-    split = task.split
+def _described(split: Split) -> str:
     return f"{split.file} from byte {split.start_bytes} on"
 
 
@@ -142,7 +103,11 @@ def run_convert(
 
 
 def _results(
-    tasks: Sequence[ConvertTask], runner: Runner, work: Work, on_bytes: OnBytes, least_piece_bytes: int
+    tasks: Sequence[ConvertTask],
+    runner: Runner,
+    work: Work[ConvertTask, TaskResult | Failure],
+    on_bytes: OnBytes,
+    least_piece_bytes: int,
 ) -> Iterator[TaskResult | Failure]:
     """The results of all tasks. Large ones are divided, so that the cores share them."""
     numbers = number_after(tasks)
@@ -156,7 +121,7 @@ def _results(
             merged = Merging(task, parts)
             merging |= {part.number: merged for part in parts}
     try:
-        for result in runner(work, pieces, on_bytes):
+        for result in runner(Stage(work, pieces, lambda task: task.split, "converting"), on_bytes):
             merged_in = merging.get(result.number)
             whole = result if merged_in is None else merged_in.add(result)
             if whole is not None:

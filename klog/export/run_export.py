@@ -8,10 +8,10 @@ longer.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Protocol
 
 from klog.export import job_state
 from klog.export.arrow_memory import keep_free_pages
@@ -21,16 +21,13 @@ from klog.export.planner import plan as make_plan
 from klog.export.report import Report, make_report
 from klog.export.split_export import ExportJob, SplitResult, export_split
 from klog.export.verify_export import Finding, verify_names, verify_split
-from klog.jobs.processes import Advanced, Done, Work, run_tasks
 from klog.replicas.splits import Plan, Split
+from klog.replicas.stages import Pool, Runner, Stage
 
 SMALL_BYTES: Final = 32 << 20
 """About as much as one process exports before a second one has started."""
 
 _CURE: Final = "what is done is kept: run again with --resume, and with fewer --jobs if memory was short"
-
-TaskT = TypeVar("TaskT")
-ResultT = TypeVar("ResultT")
 
 
 class Watcher(Protocol):
@@ -41,24 +38,6 @@ class Watcher(Protocol):
 
     def advanced(self, size_bytes: int) -> None:
         """That many bytes more are done."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stage(Generic[TaskT, ResultT]):
-    """One stage of a job: tasks, the longest first, and how to do them. `split_of` gives the split of a task;
-    `what` is exporting or verifying."""
-
-    work: Work[TaskT, ResultT]
-    tasks: Sequence[TaskT]
-    split_of: Callable[[TaskT], Split]
-    what: str = "exporting"
-
-
-class Runner(Protocol):
-    """Runs tasks in other processes."""
-
-    def __call__(self, stage: Stage[TaskT, ResultT], watcher: Watcher) -> Iterator[ResultT]:
-        """Yield the results of all tasks, in any order. Raises `KlogError` if a task fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +62,16 @@ def run_export(job: ExportJob, options: RunOptions, watcher: Watcher, runner: Ru
     started = time.monotonic()
     keep_free_pages()
     output = open_output(job.output)
-    task_runner = runner or Pool(options.processes, options.small_bytes)
+    task_runner = runner or Pool(options.processes, options.small_bytes, _described, _CURE)
     with output.locked():
         before = job_state.begin(job, partial(make_plan, job.options), resume=options.resume)
         pending = before.pending
         watcher.planned(before.plan, _size_bytes(pending), "exporting")
         work = partial(_export, job=before.job)
         try:
-            results = list(task_runner(Stage(work, pending, lambda split: split), watcher))
+            results = list(
+                task_runner(Stage(work, pending, lambda split: split, "exporting"), watcher.advanced)
+            )
         except BaseException:
             output.remove_directory(TEMPORARY)  # files of processes that were terminated
             raise
@@ -114,39 +95,9 @@ def _verified(done: job_state.Progress, task_runner: Runner, watcher: Watcher) -
     results = sorted(done.done.values(), key=lambda result: -result.split.length_bytes)
     watcher.planned(done.plan, _size_bytes([result.split for result in results]), "verifying")
     work = partial(_verify, job=done.job)
-    of_splits = task_runner(Stage(work, results, lambda result: result.split, "verifying"), watcher)
+    of_splits = task_runner(Stage(work, results, lambda result: result.split, "verifying"), watcher.advanced)
     findings = [finding for found in of_splits for finding in found]
     return (*findings, *verify_names(results, open_output(done.job.output)))
-
-
-@dataclass(frozen=True, slots=True)
-class Pool:
-    """The runner for one machine: at most `processes`; tasks of less than `small_bytes` run in this
-    process."""
-
-    processes: int
-    small_bytes: int = SMALL_BYTES
-
-    def __call__(self, stage: Stage[TaskT, ResultT], watcher: Watcher) -> Iterator[ResultT]:
-        """Yield the results of the tasks as they become ready."""
-        total_bytes = _size_bytes([stage.split_of(task) for task in stage.tasks])
-        if total_bytes < self.small_bytes:
-            for task in stage.tasks:
-                yield stage.work(task, watcher.advanced)
-            return
-        events = run_tasks(
-            stage.work,
-            stage.tasks,
-            self.processes,
-            describe=lambda task: _described(stage.split_of(task)),
-            cure=_CURE,
-        )
-        for event in events:
-            match event:
-                case Advanced():
-                    watcher.advanced(event.size_bytes)
-                case Done():
-                    yield event.result
 
 
 def _size_bytes(splits: Sequence[Split]) -> int:

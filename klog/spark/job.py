@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from klog.export.options import TARGET_SPLIT_BYTES
-from klog.export.run_export import Stage, Watcher
 from klog.formats.errors import KlogError, StorageError, UsageError
 from klog.jobs.processes import Work
 from klog.kernel.kernel import slowness
 from klog.replicas.splits import Split
+from klog.replicas.stages import OnBytes, Stage
 from klog.spark.dividing import divide_splits
 from klog.spark.worker_python import CURE, choose_python, missing_module
 
@@ -107,7 +107,12 @@ class SparkRunner:
     context: SparkContext
     target_bytes: int = TARGET_SPLIT_BYTES
 
-    def __call__(self, stage: Stage[TaskT, ResultT], watcher: Watcher) -> Iterator[ResultT]:
+    @property
+    def cores(self) -> int:
+        """The cores of all executors, as far as Spark knows."""
+        return int(self.context.defaultParallelism)
+
+    def __call__(self, stage: Stage[TaskT, ResultT], on_bytes: OnBytes) -> Iterator[ResultT]:
         """Yield the results of all tasks when Spark has finished. Raises `KlogError` if a task failed."""
         if not stage.tasks:
             return
@@ -117,7 +122,7 @@ class SparkRunner:
             _on_executor(stage.work, done_bytes, slow_tasks)
         )
         table.setName(f"klog: {stage.what}")
-        with _progress_reported(done_bytes, watcher), self._described(_described(stage)):
+        with _progress_reported(done_bytes, on_bytes), self._described(_described(stage)):
             results = _collected(table.collect)
         if slow_tasks.value:
             _log.warning(SLOW_TASKS, slow_tasks.value, len(divided))
@@ -139,9 +144,7 @@ class SparkRunner:
     def _divided(self, tasks: Sequence[TaskT], split_of: Callable[[TaskT], Split]) -> list[list[TaskT]]:
         """The tasks for Spark, the longest first, so that short ones run at the end."""
         by_number = {split_of(task).number: task for task in tasks}
-        divided = divide_splits(
-            (split_of(task) for task in tasks), self.target_bytes, self.context.defaultParallelism
-        )
+        divided = divide_splits((split_of(task) for task in tasks), self.target_bytes, self.cores)
         divided.sort(key=lambda several: -sum(split.length_bytes for split in several))
         return [[by_number[split.number] for split in several] for several in divided]
 
@@ -197,15 +200,15 @@ def _reason(error: Exception) -> str:
 
 
 @contextmanager
-def _progress_reported(done_bytes: Accumulator[int], watcher: Watcher) -> Iterator[None]:
-    """Report finished bytes to the watcher, while the block waits for Spark."""
+def _progress_reported(done_bytes: Accumulator[int], on_bytes: OnBytes) -> Iterator[None]:
+    """Report finished bytes to `on_bytes`, while the block waits for Spark."""
     ended = threading.Event()
 
     def report() -> None:
         reported_bytes = 0
         while True:
             last = ended.wait(_POLL_INTERVAL_S)
-            watcher.advanced(done_bytes.value - reported_bytes)
+            on_bytes(done_bytes.value - reported_bytes)
             reported_bytes = done_bytes.value
             if last:
                 return

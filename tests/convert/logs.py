@@ -11,7 +11,7 @@ from klog.convert.finishing import PartitionOutcome
 from klog.convert.options import ConvertOptions
 from klog.convert.partition_plan import PartitionPlan
 from klog.convert.planning import plan_partition
-from klog.convert.run_convert import Pool, run_convert
+from klog.convert.run_convert import pool, run_convert
 from klog.formats import compression
 from klog.formats.compression import ZSTD
 from klog.formats.constants import (
@@ -39,7 +39,7 @@ def converted(
 ) -> PartitionOutcome:
     """Convert a partition directory, in this process. Raises the error of its tasks."""
     plan = planned(directory, options, target)
-    ((_, outcome),) = run_convert([plan], Pool(1), verifies=verifies)
+    ((_, outcome),) = run_convert([plan], pool(1), verifies=verifies)
     if isinstance(outcome, Exception):
         raise outcome
     return outcome

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 
 from klog.convert.finishing import PartitionOutcome
 from klog.convert.options import ConvertOptions
-from klog.convert.run_convert import OnBytes, Pool, Work, run_convert
+from klog.convert.run_convert import pool, run_convert
 from klog.convert.tasks import ConvertTask, Failure, TaskResult
 from klog.formats.errors import KlogError
 from klog.formats.names import FileKind, segment_file
+from klog.replicas.stages import OnBytes, Pool, Stage
 from klog.storage.repair.segment_scan import IndexSettings
 from tests import strategies
 from tests.convert.logs import ALL, contents, converted, planned, records_of, with_codec
@@ -38,11 +39,11 @@ class Shuffled:
     tasks: list[ConvertTask] = field(default_factory=list)
 
     def __call__(
-        self, work: Work, tasks: Sequence[ConvertTask], on_bytes: OnBytes
+        self, stage: Stage[ConvertTask, TaskResult | Failure], on_bytes: OnBytes
     ) -> Iterator[TaskResult | Failure]:
-        self.tasks = random.Random(self.seed).sample(tasks, len(tasks))
+        self.tasks = random.Random(self.seed).sample(stage.tasks, len(stage.tasks))
         for task in self.tasks:
-            yield work(task, on_bytes)
+            yield stage.work(task, on_bytes)
 
 
 def in_pieces(
@@ -123,7 +124,7 @@ DRAWN = {
 def test_processes_share_one_segment(single: Path) -> None:
     other = copy(single, "pieces")
     converted(single)
-    assert in_pieces(other, runner=Pool(3, small_bytes=0)).batches_written == BATCHES
+    assert in_pieces(other, runner=pool(3, small_bytes=0)).batches_written == BATCHES
     assert contents(other) == contents(single)
 
 
@@ -211,10 +212,10 @@ def test_a_conversion_that_was_killed_between_pieces_begins_its_task_anew(single
 
     class Dying(Shuffled):
         def __call__(
-            self, work: Work, tasks: Sequence[ConvertTask], on_bytes: OnBytes
+            self, stage: Stage[ConvertTask, TaskResult | Failure], on_bytes: OnBytes
         ) -> Iterator[TaskResult | Failure]:
-            for task in tasks[:25]:
-                yield work(task, on_bytes)
+            for task in stage.tasks[:25]:
+                yield stage.work(task, on_bytes)
             raise Killed
 
     with pytest.raises(Killed):

@@ -16,10 +16,11 @@ from klog.convert.converting import convert
 from klog.convert.finishing import PartitionOutcome, finish, settle
 from klog.convert.options import ConvertOptions
 from klog.convert.partition_state import PartitionState
-from klog.convert.run_convert import Pool, do_task, run_convert
+from klog.convert.run_convert import do_task, pool, run_convert
 from klog.convert.tasks import ConvertTask, TaskResult
 from klog.formats.compression import ZSTD
 from klog.formats.errors import StorageError
+from klog.replicas.stages import OnBytes
 from klog.storage.repair.index_rebuild import RebuildOptions
 from klog.storage.repair.problem import Severity
 from klog.storage.repair.recovery import plan_recovery
@@ -143,7 +144,7 @@ def test_done_tasks_are_not_repeated(log: Path, tmp_path: Path, monkeypatch: pyt
     converted(whole, OPTIONS)
     begun: list[int] = []
 
-    def convert_two(task: ConvertTask, on_bytes: running.OnBytes) -> TaskResult:
+    def convert_two(task: ConvertTask, on_bytes: OnBytes) -> TaskResult:
         begun.append(task.number)
         if len(begun) == 3:
             raise KilledError
@@ -151,9 +152,9 @@ def test_done_tasks_are_not_repeated(log: Path, tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr(running, "convert", convert_two)
     with pytest.raises(KilledError):
-        list(run_convert([planned(directory, OPTIONS)], Pool(1)))
+        list(run_convert([planned(directory, OPTIONS)], pool(1)))
     assert begun == [0, 1, 2]
-    ((_, outcome),) = run_convert([planned(directory, OPTIONS)], Pool(1))
+    ((_, outcome),) = run_convert([planned(directory, OPTIONS)], pool(1))
     assert isinstance(outcome, PartitionOutcome)
     assert begun[3:] == list(range(2, len(outcome.plan.tasks)))
     assert contents(directory) == contents(whole)
@@ -184,7 +185,7 @@ def test_a_failed_task_leaves_the_partition_as_it_was(log: Path, tmp_path: Path)
     damaged.write_bytes(data)
     before = contents(directory)
     options = with_codec(ZSTD, batch_bytes=0)
-    ((_, error),) = run_convert([planned(directory, options)], Pool(1))
+    ((_, error),) = run_convert([planned(directory, options)], pool(1))
     assert isinstance(error, Exception)
     assert f"{damaged} at byte 0: batch fails its checksum" in str(error)
     assert contents(directory) == before
@@ -206,7 +207,7 @@ def test_a_full_disk_leaves_the_partition_as_it_was(
 
     monkeypatch.setattr(os, "fsync", full)
     plan = planned(directory, ConvertOptions(codec=ZSTD, converts_active=True, segment_bytes=2000))
-    ((_, error),) = run_convert([plan], Pool(1))
+    ((_, error),) = run_convert([plan], pool(1))
     assert isinstance(error, StorageError)
     assert "No space left on device" in str(error)
     assert contents(directory) == before

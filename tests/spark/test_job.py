@@ -9,8 +9,9 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from klog.export.run_export import RunOptions, Stage, run_export
+from klog.export.run_export import RunOptions, run_export
 from klog.formats.errors import CorruptRecordError, KlogError, StorageError
+from klog.replicas.stages import Stage
 from klog.spark.job import SparkRunner
 from tests import corpora
 from tests.export.export_support import EVERYTHING, Unwatched, export, job_of, tree
@@ -58,6 +59,10 @@ def split_of(task: Split) -> Split:
     return task
 
 
+def unwatched(size_bytes: int) -> None:
+    pass
+
+
 def splits() -> tuple[Split, ...]:
     from klog.export.planner import plan
 
@@ -81,7 +86,7 @@ def fail_once(marks: str, error: Exception) -> Callable[[Split, Callable[[int], 
 
 def test_a_store_that_fails_once_is_tried_again(spark: SparkSession, tmp_path: Path) -> None:
     work = fail_once(str(tmp_path), StorageError("cannot be read: try later"))
-    done = runner(spark)(Stage(work, splits(), split_of), Unwatched())
+    done = runner(spark)(Stage(work, splits(), split_of, "exporting"), unwatched)
     assert sorted(done) == sorted(split.number for split in splits())
 
 
@@ -90,7 +95,7 @@ def test_an_error_that_stays_is_raised_as_it_is_and_not_tried_again(
 ) -> None:
     work = fail_once(str(tmp_path), CorruptRecordError("bad bytes", file="x.log", cure="mend it"))
     with pytest.raises(CorruptRecordError, match="bad bytes") as caught:
-        list(runner(spark)(Stage(work, splits(), split_of), Unwatched()))
+        list(runner(spark)(Stage(work, splits(), split_of, "exporting"), unwatched))
     assert (caught.value.file, caught.value.cure) == ("x.log", "mend it")
 
 
@@ -99,7 +104,7 @@ def test_a_store_that_keeps_failing_ends_the_job_with_its_error_and_what_to_do(s
         raise StorageError("cannot be written: no space", file="out.parquet")
 
     with pytest.raises(KlogError, match=r"out\.parquet: cannot be written: no space") as caught:
-        list(runner(spark)(Stage(work, splits(), split_of), Unwatched()))
+        list(runner(spark)(Stage(work, splits(), split_of, "exporting"), unwatched))
     assert "--resume" in str(caught.value)
 
 
@@ -117,7 +122,7 @@ def test_a_task_that_runs_twice_writes_the_same_files(spark: SparkSession, tmp_p
         export_split(split, job)
         return export_split(split, job)
 
-    results = list(runner(spark)(Stage(work, progress.pending, split_of), Unwatched()))
+    results = list(runner(spark)(Stage(work, progress.pending, split_of, "exporting"), unwatched))
     finish(progress, results)
     assert tree(twice) == tree(once)
 
@@ -128,10 +133,10 @@ def test_tasks_on_the_pure_python_kernel_are_told_to_the_driver(
     def work(split: Split, _advance: Callable[[int], None]) -> int:
         return split.number
 
-    list(runner(spark)(Stage(work, splits(), split_of), Unwatched()))
+    list(runner(spark)(Stage(work, splits(), split_of, "exporting"), unwatched))
     assert caplog.messages == []
     monkeypatch.setitem(spark.sparkContext.environment, "KLOG_PURE_PYTHON", "1")
-    list(runner(spark)(Stage(work, splits(), split_of), Unwatched()))
+    list(runner(spark)(Stage(work, splits(), split_of, "exporting"), unwatched))
     (line,) = caplog.messages
     assert line.startswith("2 of 2 tasks ran on klog's pure-Python kernel")
     assert "install a wheel" in line
@@ -148,7 +153,7 @@ def test_sparks_ui_names_what_a_job_does(spark: SparkSession) -> None:
         task = TaskContext.get()
         return None if task is None else task.getLocalProperty("spark.job.description")
 
-    described = list(SparkRunner(context, 1 << 40)(Stage(work, splits(), split_of, "verifying"), Unwatched()))
+    described = list(SparkRunner(context, 1 << 40)(Stage(work, splits(), split_of, "verifying"), unwatched))
     assert context.getLocalProperty("spark.job.description") == "mine"
     context.setJobDescription(None)  # type: ignore[arg-type]
     assert len(described) == 2

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from klog.convert.options import ConvertOptions
     from klog.convert.output_directory import OutputDirectory
     from klog.convert.partition_plan import PartitionPlan
-    from klog.convert.run_convert import Runner
     from klog.convert.sampling import Estimate
+    from klog.replicas.stages import Runner
 
 StartRunner = Callable[[], AbstractContextManager["Runner"]]
 
@@ -243,10 +243,10 @@ class _Run:
 
     @contextmanager
     def _runner(self) -> Iterator[Runner]:
-        from klog.convert.run_convert import Pool
+        from klog.convert.run_convert import pool
 
         if self._start_runner is None:
-            yield Pool(self._running.jobs or available_cores())
+            yield pool(self._running.jobs or available_cores())
             return
         with self._start_runner() as runner:
             yield runner

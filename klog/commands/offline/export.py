@@ -35,9 +35,10 @@ from klog.jobs.cores import available_cores
 from klog.replicas.files import is_remote, local_path
 
 if TYPE_CHECKING:
-    from klog.export.run_export import Runner, RunOptions, Watcher
+    from klog.export.run_export import RunOptions, Watcher
     from klog.export.split_export import ExportJob
     from klog.replicas.splits import Plan
+    from klog.replicas.stages import Runner
 
 
 class StartRunner(Protocol):
