@@ -55,8 +55,8 @@ REFUSED: Final[Mapping[str, Refused]] = {
     "zookeeper.metadata.migration.enable": Refused(
         "the migration to KRaft would not be carried out", ("false",)
     ),
-    "zookeeper.set.acl": Refused("what is written to ZooKeeper would be open to everybody"),
-    "zookeeper.ssl.client.enable": Refused("connections to ZooKeeper would not use TLS"),
+    "zookeeper.ssl.crl.enable": Refused("revoked certificates of ZooKeeper would be trusted"),
+    "zookeeper.ssl.ocsp.enable": Refused("revoked certificates of ZooKeeper would be trusted"),
 }
 
 _SERVED: Final = (
@@ -112,6 +112,9 @@ _SERVED: Final = (
     "transaction.state.log.min.isr",
     "transaction.state.log.replication.factor",
     "unclean.leader.election.enable",
+    "zookeeper.clientCnxnSocket",
+    "zookeeper.set.acl",
+    "zookeeper.ssl.*",
 )
 _NO_EFFECT: Final = (
     "authorizer.zookeeper.*",
@@ -120,8 +123,6 @@ _NO_EFFECT: Final = (
     "sasl.*",
     "ssl.keymanager.algorithm",
     "ssl.secure.random.implementation",
-    "zookeeper.clientCnxnSocket",
-    "zookeeper.ssl.*",
 )
 
 TREATMENTS: Final[Mapping[str, Treatment]] = {

@@ -31,6 +31,7 @@ from klog.metadata.store import (
     SetData,
     WatchKind,
 )
+from klog.metadata.zookeeper_access import ZooKeeperAccess
 
 if TYPE_CHECKING:
     from kazoo.protocol.states import ZnodeStat
@@ -53,10 +54,18 @@ def node_stat(stat: ZnodeStat) -> NodeStat:
     return NodeStat(stat.version, stat.czxid, stat.mzxid, stat.ctime, stat.ephemeralOwner)
 
 
-def request(operation: Operation, root: str) -> object:
+def acl_of(path: str, access: ZooKeeperAccess) -> list[object]:
+    """Who may do what with a new node."""
+    from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
+
+    if access.is_open(path):
+        return list(OPEN_ACL_UNSAFE)
+    return [*CREATOR_ALL_ACL] if access.is_secret(path) else [*CREATOR_ALL_ACL, *READ_ACL_UNSAFE]
+
+
+def request(operation: Operation, root: str, access: ZooKeeperAccess) -> object:
     """One operation as a kazoo request. kazoo's own methods refuse null data, which Kafka writes."""
     from kazoo.protocol import serialization as wire
-    from kazoo.security import OPEN_ACL_UNSAFE
 
     path = root + operation.path
     match operation:
@@ -64,7 +73,7 @@ def request(operation: Operation, root: str) -> object:
             return wire.CheckVersion(path, operation.version)
         case Create():
             flags = operation.ephemeral | operation.sequential << 1
-            return wire.Create(path, operation.data, OPEN_ACL_UNSAFE, flags)
+            return wire.Create(path, operation.data, acl_of(operation.path, access), flags)
         case SetData():
             return wire.SetData(path, operation.data, operation.version)
         case Delete():

@@ -19,6 +19,7 @@ from klog.config.keys import ConfigError
 from klog.metadata._kazoo import (
     SESSION_STATES,
     WATCH_KINDS,
+    acl_of,
     multi_outcome,
     node_stat,
     request,
@@ -43,12 +44,16 @@ from klog.metadata.store import (
     SingleWrites,
     Watch,
     WatchEvent,
+    missing_parents,
 )
 from klog.metadata.watches import Dispatcher, WatchRegistry
+from klog.metadata.zookeeper_access import PLAIN_ACCESS, ZooKeeperAccess
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
     from kazoo.protocol.states import WatchedEvent, ZnodeStat
+
+    from klog.metadata._kazoo_tls import TlsHandler
 
 _log = logging.getLogger(__name__)
 
@@ -75,7 +80,9 @@ class _Pending(Protocol[_Answer_co]):
     def get(self) -> _Answer_co: ...
 
 
-def _client_of(servers: str, session_timeout_ms: int) -> KazooClient:
+def _client_of(
+    servers: str, session_timeout_ms: int, access: ZooKeeperAccess, handler: TlsHandler | None
+) -> KazooClient:
     from kazoo.client import KazooClient
 
     # Empty names between commas are ignored, as in ZooKeeper's own client.
@@ -84,10 +91,24 @@ def _client_of(servers: str, session_timeout_ms: int) -> KazooClient:
     # may accept a connection and never answer it, so a single server is named several times.
     named = ",".join(names * max(1, _ATTEMPTS // max(1, len(names))))
     try:
-        return KazooClient(named, timeout=session_timeout_ms / 1000, connection_retry=_CONNECTION_RETRY)
+        return KazooClient(
+            named,
+            timeout=session_timeout_ms / 1000,
+            connection_retry=_CONNECTION_RETRY,
+            handler=handler,
+            sasl_options=None if access.login is None else dict(access.login.options()),
+        )
     except ValueError as error:
         cure = "name servers as in host:port,host:port/chroot"
         raise ConfigError("zookeeper.connect", servers, str(error), cure=cure) from error
+
+
+def _handler_of(access: ZooKeeperAccess) -> TlsHandler | None:
+    if access.tls is None:
+        return None
+    from klog.metadata._kazoo_tls import TlsHandler
+
+    return TlsHandler(access.tls)
 
 
 class ZooKeeperStore(SingleWrites):
@@ -101,6 +122,7 @@ class ZooKeeperStore(SingleWrites):
     def __init__(
         self,
         hosts: str,
+        access: ZooKeeperAccess = PLAIN_ACCESS,
         *,
         session_timeout_ms: int = DEFAULT_SESSION_TIMEOUT_MS,
         connect_timeout_ms: int = DEFAULT_SESSION_TIMEOUT_MS,
@@ -115,7 +137,9 @@ class ZooKeeperStore(SingleWrites):
         self._listeners: list[SessionListener] = []
         self._connected = threading.Event()
         self._closed = False
-        self._client = _client_of(servers, session_timeout_ms)
+        self._access = access
+        self._handler = _handler_of(access)
+        self._client = _client_of(servers, session_timeout_ms, access, self._handler)
         self._client.add_listener(self._on_state)
         self._dispatcher = Dispatcher("klog-zookeeper-watches")
         try:
@@ -142,9 +166,11 @@ class ZooKeeperStore(SingleWrites):
             if is_stopping():
                 raise WaitCancelledError(f"stopped while no ZooKeeper server of {servers} answered")
             if now_s >= end_s:
+                failure = None if self._handler is None else self._handler.failure
                 raise ConnectionLossError(
-                    f"no ZooKeeper server of {servers} answered within {timeout_ms} ms",
-                    cure="check zookeeper.connect",
+                    f"no ZooKeeper server of {servers} answered within {timeout_ms} ms"
+                    + ("" if failure is None else f"; the TLS handshake failed: {failure}"),
+                    cure="check zookeeper.connect" if failure is None else "check zookeeper.ssl.*",
                 )
             if now_s >= say_s:
                 say_s += _SAY_EVERY_S
@@ -176,13 +202,26 @@ class ZooKeeperStore(SingleWrites):
         sequential: bool = False,
         make_parents: bool = False,
     ) -> str:
-        created: str = self._write(
-            path,
-            lambda: self._client.create_async(
-                self._root + path, data, ephemeral=ephemeral, sequence=sequential, makepath=make_parents
-            ),
-        )
-        return created[len(self._root) :]
+        acl = acl_of(path, self._access)
+
+        def create() -> str:
+            created: str = self._write(
+                path,
+                lambda: self._client.create_async(
+                    self._root + path, data, acl=acl, ephemeral=ephemeral, sequence=sequential
+                ),
+            )
+            return created[len(self._root) :]
+
+        try:
+            return create()
+        except NoNodeError:
+            if not make_parents:
+                raise
+        for parent in missing_parents(path):  # kazoo would give all of them the ACL of the node
+            with suppress(NodeExistsError):
+                self.create(parent)
+        return create()
 
     def get(self, path: str, watch: Watch | None = None) -> Node:
         data, stat = self._read(self._client.get_async, self._watches.add_data, path, watch)
@@ -232,7 +271,9 @@ class ZooKeeperStore(SingleWrites):
 
     def _send_multi(self, operations: Sequence[Operation]) -> _Pending[list[object]]:
         transaction = self._client.transaction()
-        transaction.operations.extend(request(operation, self._root) for operation in operations)
+        transaction.operations.extend(
+            request(operation, self._root, self._access) for operation in operations
+        )
         pending: _Pending[list[object]] = transaction.commit_async()
         return pending
 

@@ -6,13 +6,15 @@ It keeps its port and data over `kill` and `start`, so that clients can reconnec
 from __future__ import annotations
 
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Self
 
 from tests.peers.broker import (
     BrokerFailedError,
+    Config,
     JavaService,
     free_port,
+    properties_text,
     wait_for_zookeeper,
     zookeeper_config_text,
 )
@@ -28,19 +30,26 @@ _FLAGS = (
 
 
 class ZooKeeperServer:
-    """A standalone server.
+    """A standalone server, with more `config` than it needs.
 
     Raises PeerUnavailableError without Java or Maven, BrokerFailedError if it does not start (its log says
     why).
     """
 
-    def __init__(self, work: Path, peer: KafkaPeer | None = None) -> None:
+    def __init__(
+        self,
+        work: Path,
+        peer: KafkaPeer | None = None,
+        config: Config = MappingProxyType({}),
+        jvm_flags: tuple[str, ...] = (),
+    ) -> None:
         self.peer = peer or KafkaPeer(KAFKA_3)
         self.port = free_port()
         self._work = work
         work.mkdir(parents=True, exist_ok=True)
         self._config = work / "zoo.cfg"
-        self._config.write_text(zookeeper_config_text(work / "data", self.port))
+        self._config.write_text(zookeeper_config_text(work / "data", self.port) + properties_text(config))
+        self._jvm_flags = (*_FLAGS, *jvm_flags)
         self._service: JavaService | None = None
         self.start()
 
@@ -51,7 +60,7 @@ class ZooKeeperServer:
 
     def start(self) -> None:
         command = self.peer.command(
-            "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(self._config), jvm_flags=_FLAGS
+            "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(self._config), jvm_flags=self._jvm_flags
         )
         self._service = JavaService(command, self._work / "zookeeper.log", "binding to port")
         try:

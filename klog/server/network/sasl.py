@@ -154,12 +154,17 @@ def _entry(config: BrokerConfig, listener: str, mechanism: str) -> JaasEntry | N
     return None
 
 
-def _section(path: str, listener: str) -> list[JaasEntry]:
-    """The entries of the JAAS file for a listener. Raises `ConfigError`."""
+def jaas_sections(path: str) -> Mapping[str, list[JaasEntry]]:
+    """The entries of a JAAS file by section. Raises `ConfigError`."""
     try:
-        sections = parse_jaas_file(read_small(path).decode("utf-8", "replace"))
+        return parse_jaas_file(read_small(path).decode("utf-8", "replace"))
     except KlogError as error:
         raise ConfigError(JAAS_FILE, path, error.what, cure=error.cure) from None
+
+
+def _section(path: str, listener: str) -> list[JaasEntry]:
+    """The entries of the JAAS file for a listener. Raises `ConfigError`."""
+    sections = jaas_sections(path)
     return sections.get(f"{listener.lower()}.KafkaServer") or sections.get("KafkaServer", [])
 
 

@@ -29,6 +29,7 @@ _TLS_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVer
 _TLS_TOO_OLD: Final = ("TLSv1", "TLSv1.1")
 # Those that Java makes a context for. Which versions it speaks is `ssl.enabled.protocols`.
 _PROTOCOLS: Final = ("TLS", "TLSv1", "TLSv1.1", "TLSv1.2", "TLSv1.3", "SSL", "SSLv3")
+_ENABLED: Final = "ssl.enabled.protocols"
 _JAVA_STORES: Final = ("JKS", "PKCS12")
 _VERIFY: Final = {"required": ssl.CERT_REQUIRED, "requested": ssl.CERT_OPTIONAL, "none": ssl.CERT_NONE}
 
@@ -185,7 +186,7 @@ def _settings(config: BrokerConfig, listener: str) -> TlsSettings:
     protocol = text("ssl.protocol")
     if protocol not in (None, *_PROTOCOLS):
         raise ConfigError("ssl.protocol", str(protocol), f"it is one of {', '.join(_PROTOCOLS)}")
-    oldest, newest = _versions(_names(config, listener, "ssl.enabled.protocols"))
+    oldest, newest = tls_versions(names_in(config.for_listener(listener, _ENABLED)), _ENABLED)
     return TlsSettings(
         _keystore(text, listener),
         text("ssl.key.password"),
@@ -193,16 +194,16 @@ def _settings(config: BrokerConfig, listener: str) -> TlsSettings:
         text("ssl.client.auth") or "none",
         oldest,
         newest,
-        _suites(_names(config, listener, "ssl.cipher.suites"), oldest, newest),
+        _suites(names_in(config.for_listener(listener, "ssl.cipher.suites")), oldest, newest),
         text("ssl.endpoint.identification.algorithm") is not None,
         config.flag("ssl.allow.dn.changes"),
         config.flag("ssl.allow.san.changes"),
     )
 
 
-def _names(config: BrokerConfig, listener: str, key: str) -> tuple[str, ...]:
-    names: Value = config.for_listener(listener, key)
-    return names if isinstance(names, tuple) else ()
+def names_in(value: Value) -> tuple[str, ...]:
+    """The names in a config that is a list."""
+    return value if isinstance(value, tuple) else ()
 
 
 def _suites(names: tuple[str, ...], oldest: ssl.TLSVersion, newest: ssl.TLSVersion) -> tuple[str, ...]:
@@ -221,11 +222,10 @@ def _limit_suites(context: ssl.SSLContext, names: tuple[str, ...]) -> None:
         limit_suites(context, names)
 
 
-def _versions(names: tuple[str, ...]) -> tuple[ssl.TLSVersion, ssl.TLSVersion]:
-    """The oldest and the newest version of `ssl.enabled.protocols`, all if it is empty; OpenSSL allows those
-    between them, too. Raises `ConfigError`.
+def tls_versions(names: tuple[str, ...], key: str) -> tuple[ssl.TLSVersion, ssl.TLSVersion]:
+    """The oldest and the newest version that the config `key` names, all if it names none; OpenSSL allows
+    those between them, too. Raises `ConfigError`.
     """
-    key = "ssl.enabled.protocols"
     unknown = [name for name in names if name not in (*_TLS_VERSIONS, *_TLS_TOO_OLD)]
     found = [version for name, version in _TLS_VERSIONS.items() if name in names or not names]
     if unknown or not found:
