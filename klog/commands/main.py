@@ -292,7 +292,8 @@ def _status(run: Callable[[], object]) -> str | int | None:
     except SystemExit as done:
         return done.code
     except (KlogError, ChecksumCodeError) as error:
-        return _failed(error)
+        status = _failed(error)
+        return _signal_before(error) or status
     except _ClickError as error:
         from klog.commands.shared.usage import usage_error
 
@@ -307,6 +308,21 @@ def _status(run: Callable[[], object]) -> str | int | None:
             raise
         return _output_failed(error)
     return code if isinstance(code, int) else 0
+
+
+def _signal_before(error: BaseException) -> str | int | None:
+    """The exit code of the signal that was ending the command when the error came; None if there was none.
+
+    For example, a consumer that was interrupted could not commit.
+    """
+    before = error.__context__
+    while before is not None:
+        if isinstance(before, KeyboardInterrupt):
+            return INTERRUPTED
+        if isinstance(before, SystemExit):
+            return before.code
+        before = before.__context__
+    return None
 
 
 def _failed(error: KlogError | ChecksumCodeError) -> int:

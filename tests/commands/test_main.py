@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from klog.commands import main
+from klog.formats.errors import StorageError
 
 RUN = "from klog.commands.main import main; main()"
 POSIX = {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
@@ -45,6 +46,25 @@ main()
 """
     done = klog("formats", code=code)
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, b"", b"")
+
+
+@pytest.mark.parametrize(("signalled", "code"), [(KeyboardInterrupt(), 130), (SystemExit(143), 143)])
+def test_an_error_while_a_signal_ends_the_command_is_shown_and_does_not_change_the_exit_code(
+    signalled: BaseException, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run() -> None:
+        try:
+            raise signalled
+        finally:
+            try:
+                raise OSError("nobody answers")
+            except OSError as error:
+                raise StorageError("the offsets could not be committed") from error
+
+    with pytest.raises(SystemExit) as ended:
+        main.run_to_exit(run)
+    assert ended.value.code == code
+    assert capsys.readouterr().err == "klog: the offsets could not be committed\n"
 
 
 def test_the_list_of_commands_imports_none_of_them() -> None:
