@@ -247,6 +247,7 @@ class SimulatedBroker:
         endpoint = Endpoint("PLAINTEXT", "PLAINTEXT", self.process.name, 9092)
         registration = BrokerRegistration(self.broker_id, (endpoint,))
         self.epoch = cluster.register_broker(self.session, registration)
+        self.world.registered_ms[self.broker_id].append(self._scheduler.now_ms)
 
     def _on_session(self, state: SessionState) -> None:
         if state is SessionState.EXPIRED:

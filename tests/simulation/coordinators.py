@@ -20,6 +20,7 @@ from klog.coordinator.transactions.coordinator import (
 from klog.coordinator.transactions.end_waits import WAIT_MS, EndWaits
 from klog.coordinator.transactions.requests import TransactionRequests
 from klog.coordinator.transactions.transaction_partition import TransactionServices
+from klog.coordinator.transactions.values import TransactionState
 from klog.drivers.verification import Answers, Questions, VerificationDriver
 from klog.formats import compression
 from klog.formats.names import TopicPartition
@@ -201,6 +202,11 @@ class Coordinators:
     def _abort_timed_out(self) -> None:
         self._transaction_coordinator.abort_timed_out()
         self._broker.after(ABORT_CHECK_MS * US_PER_MS, self._abort_timed_out)
+
+    def has_ended(self, transactional_id: str, *, committed: bool) -> bool:
+        """Whether the last transaction of an id has ended so, as far as this broker knows."""
+        state = TransactionState.COMPLETE_COMMIT if committed else TransactionState.COMPLETE_ABORT
+        return self.transactions.describe(transactional_id).state == state.title
 
     def undecided(self) -> str:
         """A transaction that this broker coordinates and that is open or not complete; empty if none is."""

@@ -353,10 +353,11 @@ class History:
         if epoch < model.since_epoch or not model.is_rebased or model.is_excused:
             return
         assert offset < model.end, f"{model.name}: offset {offset} is acknowledged before it is committed"
-        if offset >= model.start:
-            assert model.records[offset - model.start] in (record_id, None), (
-                f"{model.name}: record {record_id} is acknowledged at {offset}, where another is committed"
-            )
+        if offset < model.start:
+            return  # it was written before, and is not compared any more
+        assert model.records[offset - model.start] in (record_id, None), (
+            f"{model.name}: record {record_id} is acknowledged at {offset}, where another is committed"
+        )
         model.acknowledged[offset] = record_id
 
     def consumed(self, model: Committed, epoch: int, records: Iterable[tuple[int, int]]) -> None:

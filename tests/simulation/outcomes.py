@@ -19,7 +19,8 @@ class Attempt:
     """One transaction of a producer. `outcome` is what the coordinator has acknowledged: committed or not.
 
     `kept_in` is the partition of `__transaction_state` that has the transactional id, and `losses` how often
-    that had lost records when the transaction began.
+    that had lost records when the transaction began. `is_uncertain` if the end was acknowledged by a
+    coordinator that was replaced and does not know it, and that took the request for a repeated one.
     """
 
     name: str
@@ -29,11 +30,14 @@ class Attempt:
     commit_sent: bool = False
     outcome: bool | None = None
     seen: bool | None = None
+    is_uncertain: bool = False
 
     @property
     def is_excused(self) -> bool:
-        """Whether the coordinator may have lost what it knew of the transaction, by Kafka's rules."""
-        return self.kept_in.losses != self.losses
+        """Whether the coordinator may have lost what it knew of the transaction, or may not have known it, by
+        Kafka's rules.
+        """
+        return self.is_uncertain or self.kept_in.losses != self.losses
 
     def end_acknowledged(self, committed: bool) -> None:
         """The coordinator has acknowledged the end."""
@@ -74,6 +78,13 @@ class Outcomes:
         if attempt is None:
             return True
         return None if attempt.is_excused else attempt.outcome
+
+    def may_repeat(self, record_id: int) -> bool:
+        """Whether a log may take a record for one that the producer wrote before: a coordinator that has lost
+        records may give a producer an epoch again, whose sequence numbers the log knows.
+        """
+        attempt = self._of_record.get(record_id)
+        return attempt is not None and attempt.kept_in.losses > 0
 
     def saw(self, model: Committed, record_id: int, committed: bool, who: str) -> None:
         """A reader of a partition has passed a record, and took it or not."""

@@ -7,7 +7,7 @@ still runs; that one goes on until it is fenced.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -188,7 +188,7 @@ class TransactionalProducer:
         try:
             if offsets:
                 yield from self._until_done(
-                    self._asked(ApiKey.ADD_OFFSETS_TO_TXN, opened, group_id=self._group)
+                    self._asked(ApiKey.ADD_OFFSETS_TO_TXN, opened, group_id=self._group).handle
                 )
             for key in keys:
                 for _ in range(rng.choice((1, 1, 2))):
@@ -205,7 +205,7 @@ class TransactionalProducer:
         if fate > 0.95:
             yield Pause(rng.randrange(2 * TIMEOUT_MS))
         yield from self._end(opened, attempt, commits)
-        if commits and number >= 0:
+        if commits and number >= 0 and not attempt.is_uncertain:
             self._committed_offset().acknowledged(number)
 
     def _asked(self, api_key: int, opened: _Open, **fields: Value) -> Asked:
@@ -239,14 +239,26 @@ class TransactionalProducer:
 
     def _end(self, opened: _Open, attempt: Attempt, committed: bool) -> Script:
         attempt.commit_sent = committed
-        yield from self._until_done(self._asked(ApiKey.END_TXN, opened, committed=committed))
+        asked = self._asked(ApiKey.END_TXN, opened, committed=committed)
+
+        def handle(broker: SimulatedBroker, answer: Answer) -> None:
+            # Within one producer epoch nobody can tell a repeated EndTxn from that of the next transaction,
+            # which a coordinator does not know if it was replaced and has not heard of that (KIP-890, part 2,
+            # raises the epoch with each transaction and came later).
+            model = broker.world.model_of(self._state_key)
+            is_replaced = model is None or model.state is None or model.state.leader != broker.broker_id
+            if is_replaced and broker.coordinators.has_ended(self._id, committed=committed):
+                attempt.is_uncertain = True
+            asked.handle(broker, answer)
+
+        yield from self._until_done(handle)
         attempt.end_acknowledged(committed)
         self._clients.world.counts["commits" if committed else "aborts"] += 1
 
-    def _until_done(self, asked: Asked) -> Script:
+    def _until_done(self, handle: Callable[[SimulatedBroker, Answer], None]) -> Script:
         """Ask the coordinator until it says yes. It has to, unless the producer is fenced."""
         while True:
-            error = error_of((yield Ask(self._state_key, asked.handle)))
+            error = error_of((yield Ask(self._state_key, handle)))
             if error is ErrorCode.NONE:
                 return
             if error in _FENCED:

@@ -92,7 +92,7 @@ class World:
         self._models: dict[TopicPartition, Committed] = {}
         self._assigned: dict[TopicPartition, tuple[int, ...]] = {}
         self.removals: dict[tuple[TopicPartition, int], int] = {}
-        self.started_ms: dict[int, list[int]] = {each: [] for each in schedule.brokers}
+        self.registered_ms: dict[int, list[int]] = {each: [] for each in schedule.brokers}
         self.elected_ms: list[int] = []
         self.starts = 0
         self.is_calm = False
@@ -131,7 +131,6 @@ class World:
             self._later(_START_RETRY_MS, lambda: self.start(broker_id))
             return
         self.note("b%d starts, epoch %d", broker_id, broker.epoch)
-        self.started_ms[broker_id].append(self.scheduler.now_ms)
         self.left_behind.pop(broker_id, None)
         self.failing.difference_update(broker.disk.directories)
         self.brokers[broker_id] = broker
@@ -285,7 +284,7 @@ class World:
         if removed_ms is None:
             return False
         return any(
-            each >= removed_ms - _REMOVAL_MS for each in (*self.started_ms[broker_id], *self.elected_ms)
+            each >= removed_ms - _REMOVAL_MS for each in (*self.registered_ms[broker_id], *self.elected_ms)
         )
 
     def is_stray(self, key: TopicPartition, broker_id: int) -> bool:
@@ -356,6 +355,8 @@ class World:
         # The step is still under way.
         self._check(broker, key, partition)
         self.counts["acknowledged"] += 1
+        if self.outcomes.may_repeat(record_id):
+            return
         model = self.history.of(str(partition.log.topic_id), key.partition, key.topic)
         self.history.acknowledge(model, broker.broker_id, partition.state.leader_epoch, offset, record_id)
 
