@@ -6,6 +6,7 @@ Rules: Kafka's message schemas. Produce version 9 and Fetch version 12 are the l
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 import time
 from collections.abc import Sequence
@@ -143,8 +144,11 @@ def batch_of(total_bytes: int) -> bytes:
 class Admin:
     """Creates, fills and deletes topics of a broker over one connection."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, tls: ssl.SSLContext | None = None) -> None:
         self._sock = socket.create_connection(("127.0.0.1", port), _TIMEOUT_S)
+        self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if tls is not None:
+            self._sock = tls.wrap_socket(self._sock, server_hostname="localhost")
 
     def create(
         self, topic: str, config: dict[str, str], partitions: int = 1, replicas: Sequence[int] = ()
@@ -177,29 +181,35 @@ class Admin:
         """The answer to a ready frame, checked. Asks again while the new topic has no leader yet."""
         until_s = time.monotonic() + _TIMEOUT_S
         while True:
-            answer = self._exchange(frame)
-            errors = [struct.unpack_from(">h", answer, at)[0] for at in expected.errors_at]
+            self.post(frame)
+            answer, errors = self.receive(expected)
             if any(error not in (0, *_NOT_YET) for error in errors) or time.monotonic() > until_s:
                 raise WrongAnswerError(f"API {frame[5]} is answered with error code {errors}")
             if not any(errors):
-                break
+                return answer
             time.sleep(0.02)
-        if len(answer) - 4 < expected.least_bytes:
+
+    def post(self, frame: bytes) -> None:
+        """Send a ready frame, whose answer is to be received."""
+        self._sock.sendall(frame)
+
+    def receive(self, expected: Answer) -> tuple[bytes, list[int]]:
+        """The next answer and its error codes. Raises WrongAnswerError if it is too short without one."""
+        head = self._receive(4)
+        answer = head + self._receive(int.from_bytes(head, "big"))
+        errors = [struct.unpack_from(">h", answer, at)[0] for at in expected.errors_at]
+        if not any(errors) and len(answer) - 4 < expected.least_bytes:
             raise WrongAnswerError(
                 f"an answer of {len(answer) - 4} bytes, not {expected.least_bytes} or more"
             )
-        return answer
+        return answer, errors
 
     def ask(self, api: int, version: int, body: bytes) -> bytes:
-        return self._exchange(_framed(struct.pack(">hhih", api, version, 0, -1) + body))
+        self.post(_framed(struct.pack(">hhih", api, version, 0, -1) + body))
+        return self.receive(Answer(()))[0]
 
     def close(self) -> None:
         self._sock.close()
-
-    def _exchange(self, frame: bytes) -> bytes:
-        self._sock.sendall(frame)
-        head = self._receive(4)
-        return head + self._receive(int.from_bytes(head, "big"))
 
     def _receive(self, size: int) -> bytes:
         data = bytearray()

@@ -379,6 +379,20 @@ def broker_flood(bench: Bench) -> str:
     return flood(bench.scratch, bench.rounds, bench.rows, **bench.one_or_both)
 
 
+def broker_tls(bench: Bench) -> str:
+    """CPU of a broker by megabyte over TLS, of klog and of Kafka."""
+    from benchmarks.broker_secured import tls  # noqa: PLC0415
+
+    return tls(bench.scratch, bench.rounds, bench.rows)
+
+
+def broker_acls(bench: Bench) -> str:
+    """CPU of klog's broker by request, with a thousand ACLs and without an authoriser."""
+    from benchmarks.broker_secured import acls  # noqa: PLC0415
+
+    return acls(bench.scratch, bench.rounds, bench.rows, checkout=bool(bench.request_options.get("checkout")))
+
+
 def broker_idle(bench: Bench) -> str:
     """CPU of three brokers with 2,000 idle partitions of three replicas, of klog and of Kafka."""
     from benchmarks.idle_cluster import idle_clusters  # noqa: PLC0415
@@ -426,5 +440,7 @@ SUITE: dict[str, Callable[[Bench], str]] = {
     "broker-replication": broker_replication,
     "broker-flood": broker_flood,
     "broker-idle": broker_idle,
+    "broker-tls": broker_tls,
+    "broker-acls": broker_acls,
     "admin-commands": admin_commands,
 }
