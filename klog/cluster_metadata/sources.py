@@ -1,6 +1,6 @@
 """Recognises where a cluster's metadata is by looking at it, and reads it. Reading changes nothing.
 
-A source is a ZooKeeper address, a directory or a JSON file. Several KRaft directories are divided by commas.
+A source is a ZooKeeper address, a directory or a JSON file. Several directories are divided by commas.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from klog.cluster_metadata import json_form, kraft_form, tree_form
+from klog.cluster_metadata import json_form, kraft_form, tree_form, zookeeper_form
 from klog.cluster_metadata.forms import OnProblem, Reading, raise_problem
 from klog.cluster_metadata.kraft_log import is_kraft_directory
 from klog.cluster_metadata.model import Cluster
@@ -41,7 +41,7 @@ def read_source(
     elif os.path.exists(source):
         reading = _read_path(source, on_problem)
     elif "," in source and all(os.path.isdir(each) for each in source.split(",")):
-        reading = kraft_form.read(source.split(","), on_problem)
+        reading = _read_directories(source.split(","), on_problem)
     elif _ADDRESS.fullmatch(source):
         reading = _read_zookeeper(source, on_problem, timeout_ms)
     else:
@@ -62,12 +62,19 @@ def _read_path(path: str, on_problem: OnProblem) -> Reading:
         reading = _read_embedded(path, on_problem)
         note = "the directory also has a metadata log of KRaft, which is not read: klog's own tree is newer"
         return reading._replace(notes=(*reading.notes, note)) if is_kraft else reading
-    if is_kraft:
-        return kraft_form.read([path], on_problem)
+    return _read_directories([path], on_problem)
+
+
+def _read_directories(directories: Sequence[str], on_problem: OnProblem) -> Reading:
+    """Directories of KRaft nodes, or those of the snapshots and logs of one ZooKeeper server."""
+    if all(is_kraft_directory(each) for each in directories):
+        return kraft_form.read(directories, on_problem)
+    if all(zookeeper_form.is_zookeeper_directory(each) for each in directories):
+        return zookeeper_form.read(directories, on_problem)
     raise MissingInputError(
-        f"holds no metadata: neither {FILE_NAME}, nor a metadata log of KRaft",
-        file=path,
-        cure="name the directory with the metadata: the first of log.dirs or metadata.log.dir",
+        f"holds no metadata: neither {FILE_NAME}, nor a metadata log of KRaft, nor files of ZooKeeper",
+        file=",".join(directories),
+        cure="name the directory with the metadata: the first of log.dirs, metadata.log.dir, or dataDir",
     )
 
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from klog.cluster_metadata.forms import Reading
 
 _SOURCE: Final = (
-    "host:port/chroot of a ZooKeeper, a directory with klog's or KRaft's metadata (several KRaft directories"
-    " with commas), or a file that `show -o json` wrote."
+    "host:port/chroot of a ZooKeeper, a directory with metadata of klog, KRaft or ZooKeeper (several with"
+    " commas), or a file that `show -o json` wrote."
 )
 
 app = CommandGroup(

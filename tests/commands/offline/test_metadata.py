@@ -19,6 +19,7 @@ from tests.metadata.conftest import zookeeper  # noqa: F401 (a fixture)
 from tests.peers.zookeeper import ZooKeeperServer
 
 LOGS = FIXTURES / "k4-kraft" / "logs"
+ZOOKEEPER = Path(__file__).parents[2] / "cluster_metadata" / "zookeeper-3.8"
 SECRET = "stored_key="
 
 
@@ -56,6 +57,14 @@ def test_show_says_where_the_metadata_is_from(klog: Run, embedded: Path) -> None
     assert "from klog's embedded tree" in klog("metadata", "show", embedded).out
     assert "the snapshot up to offset 96, and the log up to offset 129" in klog("metadata", "show", LOGS).out
     assert "m-one-0    -                  1  1         -" in klog("metadata", "show", LOGS).out
+
+
+def test_the_files_of_a_dead_zookeeper_are_read(klog: Run) -> None:
+    shown = klog("metadata", "show", ZOOKEEPER)
+    assert (shown.code, shown.err) == (0, "")
+    assert "from ZooKeeper's data directory" in shown.out
+    assert "and the transactions up to zxid 0xd" in shown.out
+    assert klog("metadata", "diff", ZOOKEEPER, ZOOKEEPER / "version-2").code == 0
 
 
 def test_json_with_secrets_is_the_whole_cluster(klog: Run, embedded: Path, tmp_path: Path) -> None:
