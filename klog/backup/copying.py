@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import operator
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import BinaryIO, Final
 
@@ -16,18 +17,21 @@ from klog.backup import names
 from klog.backup.model import Damage, Piece
 from klog.backup.packing import Packer
 from klog.backup.store import Store
-from klog.export.outputs import PendingFile, writing
+from klog.export.outputs import PendingFile
 from klog.formats.checksums import Bytes
 from klog.formats.constants import BATCH_HEADER_BYTES, CODEC_MASK
 from klog.formats.names import TopicPartition
 from klog.kernel import kernel
 from klog.kernel.columns import OFFSET_UNKNOWN, BatchTable
-from klog.storage.files.chunks import chunks
+from klog.storage.files.chunks import CHUNK_BYTES, chunks
 from klog.storage.files.files import read_at
 from klog.storage.reading.batch_search import MAX_BATCH_BYTES, first_filled_byte, next_valid_batch
 from klog.storage.reading.reader import tail_problem
 
 PIECE_BYTES: Final = 64 << 20
+_LEAST_CHUNK_BYTES: Final = 16 << 10
+SMALL_BYTES: Final = 1 << 20
+MANY_WAITING: Final = 256
 REUSED_MS: Final = 6 * 3_600_000
 """An object that no backup has is used if it is not older. It must be less than the grace time of a prune."""
 
@@ -92,6 +96,8 @@ class PieceWriter:
         self._compression = compression
         self._on_stored = on_stored
         self._now_ms = now_ms
+        self._lock = threading.Lock()
+        self._waiting: list[tuple[PendingFile, str]] = []
 
     def begin(self, partition: TopicPartition, segment: int, start_bytes: int, table: BatchTable) -> _Piece:
         """A new piece; `table` has its first batches, which decide whether it is compressed."""
@@ -99,18 +105,50 @@ class PieceWriter:
             size for size, flags in zip(table.size, table.attributes, strict=True) if flags & CODEC_MASK
         )
         compression = "none" if 2 * compressed > sum(table.size) else self._compression
-        return _Piece(self.store.create(), self.store.place, partition, segment, start_bytes, compression)
+        return _Piece(self.store, partition, segment, start_bytes, compression)
 
     def finish(self, piece: _Piece) -> Piece:
-        """Store a piece, unless the same one is there already."""
-        made = piece.finished()
+        """Store a piece, unless the same one is there already. A small one waits for `flush`."""
         try:
-            if not self._is_there(made):
+            made = piece.finished()
+            if self._is_there(made):
+                piece.pending.discard()
+            elif made.stored_bytes < SMALL_BYTES:
+                with self.store.writing():
+                    piece.pending.close()
+                with self._lock:
+                    self._waiting.append((piece.pending, made.name))
+                self._on_stored(made.stored_bytes)
+            else:
                 self.store.commit(piece.pending, made.name)
                 self._on_stored(made.stored_bytes)
-        finally:
+        except BaseException:
             piece.pending.discard()
+            raise
         return made
+
+    @property
+    def has_many_waiting(self) -> bool:
+        """Whether it is time for a `flush`."""
+        return len(self._waiting) >= MANY_WAITING
+
+    def flush(self) -> None:
+        """Store the small pieces that wait. States that name them are written after this. Raises
+        `StorageError`."""
+        waiting = self._take_waiting()
+        try:
+            self.store.commit_all(waiting)
+        finally:
+            _discard(waiting)
+
+    def discard(self) -> None:
+        """Remove the pieces that wait."""
+        _discard(self._take_waiting())
+
+    def _take_waiting(self) -> list[tuple[PendingFile, str]]:
+        with self._lock:
+            waiting, self._waiting = self._waiting, []
+        return waiting
 
     def _is_there(self, made: Piece) -> bool:
         """Whether a run that was killed has stored the piece; an old one may just be pruned."""
@@ -122,27 +160,31 @@ class PieceWriter:
         )
 
 
+def _discard(files: Iterable[tuple[PendingFile, str]]) -> None:
+    for pending, _ in files:
+        pending.discard()
+
+
 class _Piece:
     """A piece that grows."""
 
     def __init__(
         self,
-        pending: PendingFile,
-        place: str,
+        store: Store,
         partition: TopicPartition,
         segment: int,
         start_bytes: int,
         compression: str,
     ) -> None:
-        self.pending = pending
+        self.pending = store.create()
         self.size_bytes = 0
-        self._place = place
+        self._store = store
         self._partition = partition
         self._segment = segment
         self._start_bytes = start_bytes
         self._compression = compression
         self._hash = hashlib.sha256()
-        self._packer = Packer(compression, pending.sink.write)
+        self._packer = Packer(compression, self.pending.sink.write)
         self._first_offset = self._end_offset = -1
         self._max_timestamp_ms = -1
 
@@ -154,12 +196,12 @@ class _Piece:
         self._max_timestamp_ms = max(self._max_timestamp_ms, max_timestamp_ms)
         self.size_bytes += len(data)
         self._hash.update(data)
-        with writing(self._place):
+        with self._store.writing():
             self._packer.add(data)
 
     def finished(self) -> Piece:
         """The piece as it is to be named."""
-        with writing(self._place):
+        with self._store.writing():
             self._packer.finish()
         sha256 = self._hash.hexdigest()
         name = names.piece(
@@ -242,6 +284,7 @@ class _Copy:
             start_bytes=position,
             end_bytes=part.size_bytes,
             max_batch_bytes=MAX_BATCH_BYTES,
+            chunk_bytes=min(CHUNK_BYTES, max(_LEAST_CHUNK_BYTES, part.size_bytes - position)),
         ):
             self._writer.on_bytes(table.consumed_bytes)
             wanted, is_bound = self._wanted(data)

@@ -181,12 +181,12 @@ class Problem:
 class Manifest:
     """A backup: the result of one run. It exists once its manifest does.
 
-    `id` begins with the time of the run in UTC, so ids sort by time. `changes` are on top of the partitions
-    of the object `table` (None: none): a reference replaces one there, None removes it. `patterns` are those
-    of the topics that were asked for; a partition of another topic, or from a directory that is not among
-    `sources`, is carried over from the backup before, as it was. `metadata` is the cluster's metadata, in the
-    JSON form of `klog.cluster_metadata`. `read_bytes` and `stored_bytes` are what this run has read and
-    written.
+    `id` begins with the time in UTC at which the run ended, so ids sort by time. `changes` are on top of the
+    partitions of the object `table` (None: none): a reference replaces one there, None removes it. `patterns`
+    are those of the topics that were asked for; a partition of another topic, or from a directory that is not
+    among `sources`, is carried over from the backup before, as it was. `metadata` is the cluster's metadata,
+    in the JSON form of `klog.cluster_metadata`. `read_bytes` and `stored_bytes` are what this run has read
+    and written.
     """
 
     id: str

@@ -22,7 +22,7 @@ _ID: Final = re.compile(r"\d{8}T\d{9}Z-[0-9a-z]{4,32}")
 
 
 def backup_id(time_ms: int, suffix: str) -> str:
-    """The id of a backup that begins at a time; `suffix` tells apart those that begin in the same ms."""
+    """The id of a backup that ends at a time; `suffix` tells apart those that end in the same ms."""
     moment = datetime.fromtimestamp(time_ms // 1000, UTC)
     return f"{moment:%Y%m%dT%H%M%S}{time_ms % 1000:03d}Z-{suffix}"
 

@@ -17,7 +17,15 @@ from typing import BinaryIO, Final
 from klog.backup import names
 from klog.backup.copying import PIECE_BYTES, PieceWriter, SegmentPart, copy_part, same_batch
 from klog.backup.model import Damage, PartitionState, Piece, SegmentSeen, SnapshotObject, StoredObject
-from klog.backup.scanning import FileSeen, Listed, is_racy, list_replica, read_log_directory
+from klog.backup.scanning import (
+    FileSeen,
+    Listed,
+    LogDirectory,
+    is_racy,
+    list_replica,
+    read_log_directory,
+)
+from klog.backup.store import StoreError
 from klog.formats.constants import INT64_MAX
 from klog.formats.errors import FormatError, KlogError, StorageError
 from klog.formats.names import TopicPartition
@@ -80,11 +88,13 @@ def copy_partition(
             is_last_try = attempt == MOST_TRIES - 1
             if _is_same_log(listed, again) and (is_last_try or not outcome.is_in_doubt):
                 return outcome
+        except StoreError:
+            raise
         except StorageError as error:
             if not isinstance(error, _ReplacedError) and not isinstance(error.__cause__, FileNotFoundError):
                 raise
         rules.pause(min(0.05 * 2**attempt, 1.0))
-        again = _listed_again(listed)
+        again = _listed_again(listed, read_log_directory(_source(listed), []))
         if again is None:
             return Outcome(None)
         listed = again
@@ -99,10 +109,9 @@ def _source(listed: Listed) -> str:
     return listed.log_directory.source.directory
 
 
-def _listed_again(listed: Listed) -> Listed | None:
-    problems: list[KlogError] = []
-    directory = read_log_directory(_source(listed), problems)
-    found = list_replica(listed.name, listed.path, directory)
+def _listed_again(listed: Listed, directory: LogDirectory | None = None) -> Listed | None:
+    """The listing now, with the checkpoints of the one before, or those of `directory`."""
+    found = list_replica(listed.name, listed.path, directory or listed.log_directory)
     if isinstance(found, StorageError):
         raise found
     return found

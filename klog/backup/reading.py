@@ -46,7 +46,7 @@ def piece_bytes(repository: Repository, piece: Piece) -> Iterator[memoryview]:
             yield buffer[:got]
     if size_bytes != piece.size_bytes or digest.hexdigest() != piece.sha256:
         what = "does not have the checksum of the backup"
-        raise StorageError(what, file=f"{repository.place}/{piece.name}", cure=_CURE)
+        raise StorageError(what, file=repository.store.path_of(piece.name), cure=_CURE)
 
 
 def segment_bytes(repository: Repository, pieces: Iterable[Piece]) -> Iterator[memoryview]:

@@ -137,7 +137,7 @@ class Repository:
             raise FormatError(error.what, file=self._file(name), cure=_CURE) from None
 
     def _file(self, name: str) -> str:
-        return f"{self.place}/{name}"
+        return self.store.path_of(name)
 
     def _damaged(self, name: str) -> StorageError:
         return StorageError("does not have the checksum of the backup", file=self._file(name), cure=_CURE)
@@ -177,4 +177,4 @@ def _info(store: Store) -> RepositoryInfo | None:
     try:
         return documents.decode_info(data)
     except FormatError as error:
-        raise error.at(f"{store.place}/{names.INFO}") from None
+        raise error.at(store.path_of(names.INFO)) from None

@@ -74,13 +74,13 @@ NO_RETRIES: Final = RetryPolicy(limit_s=0.0)
 
 
 class RetryingFile(SeekableStream):
-    """A file of an object store whose reads are repeated; the position moves only with a read that
+    """A file whose reads go through `call`, which repeats them; the position moves only with a read that
     succeeds."""
 
-    def __init__(self, opening: Callable[[], BinaryIO], policy: RetryPolicy) -> None:
+    def __init__(self, opening: Callable[[], BinaryIO], call: Callable[[Callable[[], Any]], Any]) -> None:
         super().__init__()
-        self._policy = policy
-        self._file = policy.call(opening)
+        self._call = call
+        self._file: BinaryIO = call(opening)
 
     def seek(self, offset: int, whence: int = 0, /) -> int:
         """Go to a position."""
@@ -90,7 +90,7 @@ class RetryingFile(SeekableStream):
 
     def readinto(self, buffer: Any, /) -> int:  # noqa: ANN401 (io's own signature)
         """Fill some of `buffer`; 0 at the end. Raises `StorageError`."""
-        got: int = self._policy.call(lambda: self._again(buffer))
+        got: int = self._call(lambda: self._again(buffer))
         self._position += got
         return got
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -28,6 +28,7 @@ from klog.backup.model import (
 from klog.backup.partition_copy import CopyRules, Outcome, copy_partition
 from klog.backup.repository import Repository
 from klog.backup.scanning import Listed, Scan, fingerprint, scan
+from klog.backup.store import StoreError
 from klog.formats.errors import FormatError, KlogError, StorageError, UsageError
 from klog.formats.names import TopicPartition
 from klog.jobs.threads import side_by_side
@@ -81,7 +82,8 @@ class Result:
 
 def run_backup(repository: Repository, sources: Sequence[str], options: RunOptions) -> Result:
     """Back up the log directories below `sources`. Raises `KlogError` if there can be no backup."""
-    return _Run(repository, options).run(sources)
+    with closing(_Run(repository, options)) as run:
+        return run.run(sources)
 
 
 @dataclass(slots=True)
@@ -127,12 +129,15 @@ class _Run:
         self._problems: list[Problem] = []
         self._cluster_id: str | None = None
         self._base: str | None = None
-        self._states = _StateWriter(repository)
+        self._states = _StateWriter(repository, self._writer)
+
+    def close(self) -> None:
+        """Remove what was begun."""
+        self._writer.discard()
 
     def run(self, sources: Sequence[str]) -> Result:
         begin_ms = self._options.now_ms()
-        identifier = names.backup_id(begin_ms, self._options.id_suffix)
-        self._states.identifier = identifier
+        self._states.identifier = names.backup_id(begin_ms, self._options.id_suffix)
         before = self._before()
         found = scan(sources)
         self._check_cluster(found)
@@ -150,13 +155,15 @@ class _Run:
         removed = len(refs)
         for each, outcome in zip(work, side_by_side(self._options.jobs, self._copied, work), strict=True):
             self._take(each, outcome, refs, begin_ms)
+            if self._writer.has_many_waiting:
+                self._writer.flush()
         self._states.flush(refs)
         for partition in unchanged:
             if before[partition].is_damaged:
                 self._problems.append(Problem(partition, "is damaged at its source, as in the backup before"))
         self._check_base()
-        manifest = self._manifest(identifier, begin_ms, found, refs)
-        self._repository.store.put(names.manifest(identifier), documents.encode_manifest(manifest))
+        manifest = self._manifest(begin_ms, found, refs)
+        self._repository.store.put(names.manifest(manifest.id), documents.encode_manifest(manifest))
         partitions = self._repository.partitions(manifest)
         return Result(
             manifest,
@@ -237,8 +244,10 @@ class _Run:
         problems: list[KlogError] = []
         try:
             return _Copied(self._copy(work, problems), problems)
+        except StoreError:
+            raise
         except StorageError as error:
-            return _Copied(None, [*problems, error])
+            return _Copied(None, [*problems, *([] if error in problems else [error])])
 
     def _copy(self, work: _Work, problems: list[KlogError]) -> Outcome:
         """Copy the best replica; if it is damaged, one that has all that the best one should have."""
@@ -252,6 +261,8 @@ class _Run:
         for listed in in_order_of_choice(work.replicas, problems):
             try:
                 outcome = copy_partition(listed, previous, self._writer, self._rules)
+            except StoreError:
+                raise
             except StorageError as error:
                 problems.append(error)
                 failure = failure or error
@@ -289,17 +300,17 @@ class _Run:
 
     def _manifest(
         self,
-        identifier: str,
         begin_ms: int,
         found: Scan,
         refs: Mapping[TopicPartition, PartitionRef | None],
     ) -> Manifest:
-        table, changes = self._table_and_changes(identifier, refs)
+        table, changes = self._table_and_changes(self._states.identifier, refs)
+        end_ms = self._options.now_ms()
         sources = tuple(each.source for each in found.log_directories)
         return Manifest(
-            id=identifier,
+            id=names.backup_id(end_ms, self._options.id_suffix),
             begin_ms=begin_ms,
-            end_ms=self._options.now_ms(),
+            end_ms=end_ms,
             klog_version=self._options.klog_version,
             cluster_id=self._cluster_id,
             sources=tuple(dict.fromkeys(sources)),
@@ -347,10 +358,11 @@ class _Copied:
 class _StateWriter:
     """Collects states, and writes objects of them."""
 
-    def __init__(self, repository: Repository) -> None:
+    def __init__(self, repository: Repository, pieces: PieceWriter) -> None:
         self.identifier = ""
+        self._pieces = pieces
         self._repository = repository
-        self._number = 0
+        self._number = self._size = 0
         self._waiting: list[StoredState] = []
         self._refs: dict[TopicPartition, PartitionRef] = {}
 
@@ -377,18 +389,20 @@ class _StateWriter:
             read_time_ms=state.read_time_ms,
             is_damaged=bool(state.damage),
         )
-        if sum(1 + len(each.state.pieces) for each in self._waiting) >= _MOST_STATES:
+        self._size += 1 + len(stored.state.pieces)
+        if self._size >= _MOST_STATES:
             self.flush(refs)
 
     def flush(self, refs: dict[TopicPartition, PartitionRef | None]) -> None:
         """Write what was added, and put the references into `refs`."""
         if not self._waiting:
             return
+        self._pieces.flush()
         name = names.states(self.identifier, self._number)
         self._repository.store.put(name, documents.encode_states(self._waiting))
         refs.update({partition: replace(ref, states=name) for partition, ref in self._refs.items()})
         self._number += 1
-        self._waiting, self._refs = [], {}
+        self._waiting, self._refs, self._size = [], {}, 0
 
 
 def _new_bytes(work: _Work) -> int:

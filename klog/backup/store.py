@@ -7,8 +7,9 @@ durable.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import BinaryIO, Final
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import BinaryIO, Final, TypeVar
 
 from klog.backup.retrying import NO_RETRIES, RetryingFile, RetryPolicy
 from klog.export.open_output import open_output
@@ -21,21 +22,32 @@ UNFINISHED: Final = TEMPORARY
 """The directory of objects that are being written, or were when their writer was killed."""
 
 
+_Result = TypeVar("_Result")
+
+
+class StoreError(StorageError):
+    """The repository cannot be read or written. A run cannot go on then, as it can without one source."""
+
+
 class Store:
-    """The objects below a path or URI. Each failure is a `StorageError`."""
+    """The objects below a path or URI. Each failure is a `StoreError`."""
 
     def __init__(self, output: Output, policy: RetryPolicy = NO_RETRIES) -> None:
         self.place = output.root
         self._output = output
         self._policy = policy
 
+    def path_of(self, name: str) -> str:
+        """The path or URI of an object, for messages."""
+        return join(self.place, *name.split("/"))
+
     def status(self, name: str) -> FileStatus | None:
         """The size and the age of an object, None if there is none."""
-        return self._policy.call(lambda: self._output.status(name))
+        return self._call(lambda: self._output.status(name))
 
     def open(self, name: str) -> BinaryIO:
         """An object as a seekable stream of its stored bytes."""
-        return RetryingFile(lambda: self._output.open(name), self._policy)  # type: ignore[return-value]
+        return RetryingFile(lambda: self._output.open(name), self._call)  # type: ignore[return-value]
 
     def read(self, name: str) -> bytes:
         """All bytes of a small object."""
@@ -46,7 +58,7 @@ class Store:
         """Write a small object."""
         pending = self.create()
         try:
-            with writing(f"{self.place}/{name}"):
+            with self.writing():
                 pending.sink.write(data)
             self.commit(pending, name)
         finally:
@@ -54,15 +66,28 @@ class Store:
 
     def create(self) -> PendingFile:
         """A new object; it gets its name by `commit`."""
-        return self._output.create()
+        return self._call(self._output.create)
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Turn errors of writing into a new object into `StoreError`s."""
+        try:
+            with writing(self.place):
+                yield
+        except StorageError as error:
+            raise _store_error(error) from error.__cause__
 
     def commit(self, pending: PendingFile, name: str) -> None:
         """Let a complete object appear under its name."""
-        self._policy.call(lambda: pending.commit(name))
+        self._call(lambda: pending.commit(name))
+
+    def commit_all(self, files: Sequence[tuple[PendingFile, str]]) -> None:
+        """Let closed objects appear under their names."""
+        self._call(lambda: self._output.commit_all(files))
 
     def files(self, below: str = "") -> dict[str, FileStatus]:
         """The objects below a directory, by name."""
-        return self._policy.call(lambda: self._output.files(below))
+        return self._call(lambda: self._output.files(below))
 
     def names_in(self, directory: str) -> list[str]:
         """The names of directories in a directory, sorted; none if it does not exist."""
@@ -73,11 +98,21 @@ class Store:
                 return []
             return sorted(entry.name for entry in list_directory(place) if entry.is_directory)
 
-        return self._policy.call(listed)
+        return self._call(listed)
 
     def remove(self, name: str) -> None:
         """Remove an object, if it is there."""
-        self._policy.call(lambda: self._output.remove(name))
+        self._call(lambda: self._output.remove(name))
+
+    def _call(self, work: Callable[[], _Result]) -> _Result:
+        try:
+            return self._policy.call(work)
+        except StorageError as error:
+            raise _store_error(error) from error.__cause__
+
+
+def _store_error(error: StorageError) -> StoreError:
+    return StoreError(error.what, file=error.file, position_bytes=error.position_bytes, cure=error.cure)
 
 
 def open_store(

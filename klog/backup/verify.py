@@ -101,7 +101,7 @@ def verify(repository: Repository, identifiers: Sequence[str], options: VerifyOp
 
 def _problem(repository: Repository, name: str, what: str) -> StorageError:
     cure = "take it from a copy of the repository"
-    return StorageError(what, file=f"{repository.place}/{name}", cure=cure)
+    return StorageError(what, file=repository.store.path_of(name), cure=cure)
 
 
 def _chosen(pieces: Iterable[Piece], options: VerifyOptions) -> list[Piece]:
@@ -129,7 +129,7 @@ def _check_states(
         pieces.update({piece.name: piece for piece in state.pieces})
         problem = state_problem(state)
         if problem is not None:
-            error = FormatError(f"{partition}: {problem}", file=f"{repository.place}/{ref.states}")
+            error = FormatError(f"{partition}: {problem}", file=repository.store.path_of(ref.states))
             result.findings.append(Finding(error, manifest.id))
         if state.snapshot is not None:
             _check_small(repository, state.snapshot.stored, manifest.id, result)

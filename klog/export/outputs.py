@@ -15,11 +15,12 @@ import os
 import shutil
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Final, NamedTuple, Protocol
 
 from klog.formats.errors import UsageError
+from klog.storage.files.file_system_sync import MANY, can_sync_file_system, sync_file_system
 from klog.storage.files.files import look_up, open_for_reading, storage_error, sync_directory
 
 JOB_STATE_DIRECTORY: Final = "_klog"
@@ -105,6 +106,9 @@ class PendingFile(Protocol):
         """Make the complete file appear as `name`, durably; it replaces an older one. Raises
         `StorageError`."""
 
+    def close(self) -> None:
+        """Let the complete file wait for `Output.commit_all`, without an open file if possible."""
+
     def discard(self) -> None:
         """Remove the file, and discard all further bytes. After `commit` this does nothing."""
 
@@ -116,6 +120,12 @@ class Output(Protocol):
 
     def create(self) -> PendingFile:
         """A new file; it gets its name when it is committed. Raises `StorageError`."""
+
+    def commit_all(self, files: Sequence[tuple[PendingFile, str]]) -> None:
+        """Commit closed files under their names. For many small files this is faster than one after another.
+
+        If it fails, it may be repeated. Raises `StorageError`.
+        """
 
     def open(self, name: str) -> BinaryIO:
         """The file as a seekable stream."""
@@ -182,6 +192,23 @@ class LocalOutput:
 
     def create(self) -> PendingFile:
         return _LocalFile(self)
+
+    def commit_all(self, files: Sequence[tuple[PendingFile, str]]) -> None:
+        paths = {
+            pending.temporary: self.path_of(name)
+            for pending, name in files
+            if isinstance(pending, _LocalFile) and not pending.is_committed
+        }
+        with writing(self.root):
+            _sync_all(self.root, [*paths])
+            for temporary, target in paths.items():
+                os.makedirs(os.path.dirname(target), exist_ok=True)
+                os.replace(temporary, target)
+            directories = {os.path.dirname(target) for target in paths.values()}
+            _sync_all(self.root, sorted({*directories, *map(os.path.dirname, directories), self.root}))
+        for pending, _ in files:
+            if isinstance(pending, _LocalFile):
+                pending.is_committed = True
 
     def open(self, name: str) -> BinaryIO:
         return open_for_reading(self.path_of(name))
@@ -250,19 +277,28 @@ def _lock(descriptor: int, path: str) -> bool:
         return False
 
 
+def _sync_all(root: str, paths: Sequence[str]) -> None:
+    """Force files or directories below `root` to disk. Raises OSError."""
+    if len(paths) >= MANY and can_sync_file_system():
+        sync_file_system(root)
+        return
+    for path in paths:
+        sync_directory(path)  # a file is opened and synced in the same way
+
+
 class _LocalFile:
     """A `PendingFile` of a local directory."""
 
     def __init__(self, output: LocalOutput) -> None:
         self._output = output
-        self._temporary = output.path_of(f"{TEMPORARY}/{uuid.uuid4().hex}.tmp")
-        _make_directories(os.path.dirname(self._temporary))
+        self.temporary = output.path_of(f"{TEMPORARY}/{uuid.uuid4().hex}.tmp")
+        _make_directories(os.path.dirname(self.temporary))
         with writing(output.root):
             # Writers of tables write rows in large pieces, but footers in small ones.
-            self._file = open(self._temporary, "xb", buffering=1 << 20)  # noqa: SIM115 (see discard)
+            self._file = open(self.temporary, "xb", buffering=1 << 20)  # noqa: SIM115 (see discard)
         self._synced = BackgroundSyncedFile(self._file)
         self.sink = Sink(self._synced)
-        self._committed = False
+        self.is_committed = False
 
     def commit(self, name: str) -> None:
         target = self._output.path_of(name)
@@ -270,19 +306,23 @@ class _LocalFile:
             self._synced.sync()
             self._file.close()
             _make_directories(os.path.dirname(target))
-            os.replace(self._temporary, target)
-            self._committed = True
+            os.replace(self.temporary, target)
+            self.is_committed = True
             sync_directory(os.path.dirname(target))
+
+    def close(self) -> None:
+        with writing(self._output.root):
+            self._synced.close()
 
     def discard(self) -> None:
         self.sink.discard_writes()
-        if self._committed:
+        if self.is_committed:
             return
         self._synced.wait()
         with contextlib.suppress(OSError):  # the disk is full, and closing flushes once more
             self._file.close()
         with contextlib.suppress(OSError):
-            os.unlink(self._temporary)
+            os.unlink(self.temporary)
 
 
 def _unless_missing(error: OSError) -> None:
@@ -339,6 +379,13 @@ class BackgroundSyncedFile:
             raise self._error
         self._file.flush()
         os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Close the file without syncing it. Raises OSError, also that of the thread."""
+        self.wait()
+        if self._error is not None:
+            raise self._error
+        self._file.close()
 
     def wait(self) -> None:
         """Wait for the thread: the file must not be closed while it syncs."""

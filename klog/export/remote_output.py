@@ -10,10 +10,11 @@ from __future__ import annotations
 import contextlib
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from klog.export.outputs import TEMPORARY, FileStatus, PendingFile, Sink, writing
+from klog.replicas.concurrency import map_concurrently
 from klog.replicas.files import join, open_input
 from klog.replicas.remote import guarded, resolve
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     import pyarrow.fs as pafs
 
 _PIECE_BYTES: Final = 8 << 20
+_IN_MEMORY_BYTES: Final = 64 << 10
+"""A smaller file needs no file on the local disk."""
 _ATOMIC_UPLOAD: Final = {"s3", "gcs", "abfs"}
 """pyarrow's names of the file systems in which a file appears when its writer is closed."""
 
@@ -38,6 +41,12 @@ class RemoteOutput:
 
     def create(self) -> PendingFile:
         return _SpooledFile(self)
+
+    def commit_all(self, files: Sequence[tuple[PendingFile, str]]) -> None:
+        def commit(one: tuple[PendingFile, str]) -> None:
+            one[0].commit(one[1])
+
+        map_concurrently(commit, files, remote=True)
 
     def open(self, name: str) -> BinaryIO:
         return open_input(join(self.root, *name.split("/")))
@@ -95,16 +104,20 @@ class _SpooledFile:
 
     def __init__(self, output: RemoteOutput) -> None:
         self._output = output
+        self._is_committed = False
         with writing(tempfile.gettempdir()):
-            self._spool = tempfile.TemporaryFile(prefix="klog-export-")  # noqa: SIM115 (see discard)
+            self._spool = tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES, prefix="klog-export-")  # noqa: SIM115
         self.sink = Sink(self._spool)
 
     def commit(self, name: str) -> None:
         output = self._output
+        if self._is_committed:
+            return  # `commit_all` is repeated
         uri = f"{output.root}/{name}"
         with writing(uri):
             self._spool.seek(0)
         guarded(uri, "cannot be written", lambda: self._upload(output.system, name))
+        self._is_committed = True
         self.discard()
 
     def _upload(self, system: pafs.FileSystem, name: str) -> None:
@@ -119,9 +132,13 @@ class _SpooledFile:
         system.move(temporary, target)
 
     def _copy(self, system: pafs.FileSystem, place: str) -> None:
-        with system.open_output_stream(place) as stream:
+        # By default pyarrow compresses what is written under a name that ends in .gz or .zst.
+        with system.open_output_stream(place, compression=None) as stream:
             while piece := self._spool.read(_PIECE_BYTES):
                 stream.write(piece)
+
+    def close(self) -> None:
+        pass  # it is sent from here
 
     def discard(self) -> None:
         self.sink.discard_writes()
