@@ -42,7 +42,17 @@ def test_each_quota_that_is_used_is_shown_with_those_who_share_it() -> None:
         'kafka_server_quota_tokens{resource="ControllerMutation",user="alice"} 10',
         'kafka_server_quota_mutation_rate{resource="ControllerMutation",user="alice"} 0.4',
         'kafka_server_quota_throttle_time{resource="Produce",user="alice"} 5000',
+        'kafka_server_quota_exempt_request_time{resource="Request"} 0',
     ]
+
+
+def test_the_time_of_other_brokers_is_shown_while_there_are_quotas() -> None:
+    quotas = ClientQuotas()
+    quotas.exempt.record(60, NOW_MS)
+    assert lines(quotas) == []
+    quotas.set_limits(QuotaEntity("alice"), {Quota.REQUEST: 1000})
+    # Percent are spread over the windows of Kafka's metrics: 30 s, as long as no second one has begun.
+    assert lines(quotas) == ['kafka_server_quota_exempt_request_time{resource="Request"} 2']
 
 
 def test_clients_without_a_limit_and_idle_ones_are_not_shown() -> None:
@@ -51,6 +61,6 @@ def test_clients_without_a_limit_and_idle_ones_are_not_shown() -> None:
     quotas.set_limits(QuotaEntity("alice"), {Quota.PRODUCE: 1000})
     assert quotas.of("bob", "c", NOW_MS) is None
     limits(quotas, "alice", "c")
-    assert len(lines(quotas)) == 1
+    assert len(lines(quotas)) == 2
     quotas.forget_idle(NOW_MS + IDLE_MS)
-    assert lines(quotas, NOW_MS + IDLE_MS) == []
+    assert [line for line in lines(quotas, NOW_MS + IDLE_MS) if "alice" in line] == []

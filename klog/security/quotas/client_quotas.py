@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from klog.security.quotas.entities import OF_CLIENTS, Quota, QuotaEntity
 from klog.security.quotas.precedence import Limits, QuotaKey
-from klog.security.quotas.usage import MutationQuota, QuotaWindows, RateQuota
+from klog.security.quotas.usage import ExemptTime, MutationQuota, QuotaWindows, RateQuota
 
 IDLE_MS: Final = 3_600_000
 # More clients at a time than a broker serves. Client ids are the clients' choice, so the number is bounded.
@@ -58,6 +58,7 @@ class ClientQuotas:
         self._rates: dict[tuple[Quota, QuotaKey], RateQuota] = {}
         self._mutations: dict[QuotaKey, MutationQuota] = {}
         self.is_enabled = False
+        self.exempt = ExemptTime()
 
     def set_limits(self, entity: QuotaEntity, limits: Mapping[Quota, float]) -> None:
         """Replaces the limits of an entity. They hold at once, also for what was used already."""

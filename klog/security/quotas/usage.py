@@ -47,6 +47,24 @@ class Used:
             return self._throttle_times.average(now_ms)
 
 
+class ExemptTime:
+    """The time of requests that are charged to nobody, in percent of a thread's time. Safe for threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._samples = WindowedSamples(_METRIC_WINDOWS, _METRIC_WINDOW_MS)
+
+    def record(self, percent: float, now_ms: int) -> None:
+        """Adds the time of a request."""
+        with self._lock:
+            self._samples.record(percent, now_ms)
+
+    def rate(self, now_ms: int) -> float:
+        """Percent of a thread's time of late."""
+        with self._lock:
+            return self._samples.rate(now_ms)
+
+
 class RateQuota(Used):
     """A limit for bytes a second, or for the percentage of a thread's time. Safe for threads.
 

@@ -125,6 +125,8 @@ class Dispatcher:
             now_ns = self._clock_ns()
             if charge is not None:
                 charge.handled(now_ns - start_ns)
+            if self._charging is not None:
+                self._charging.measure_exempt(request, charge, now_ns - start_ns)
             counter = self._counters.of(request)
             if request.answered and not request.queued_ns:
                 counter.handled(request.connection, 1, start_ns, now_ns)

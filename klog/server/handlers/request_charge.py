@@ -176,6 +176,13 @@ class Charging:
         request.before_answer = charge.apply
         return charge
 
+    def measure_exempt(self, request: Request, charge: RequestCharge | None, elapsed_ns: int) -> None:
+        """While there are quotas, counts the time of requests of brokers, which are charged to nobody."""
+        if not self._quotas.is_enabled or (charge is not None and charge.refused):
+            return
+        if request.api_key in _OF_BROKERS or request.from_follower:
+            self._quotas.exempt.record(elapsed_ns * _PERCENT_PER_NS, self._clock_ms())
+
     def is_due(self, connection: Connection, buffer: bytearray, start: int, end: int) -> bool:
         """Whether the frame at `start` is of a client whose quotas it must be charged to."""
         if not self._quotas.is_enabled:

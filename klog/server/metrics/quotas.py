@@ -42,6 +42,9 @@ def quota_metrics(quotas: ClientQuotas, now_ms: int) -> Iterator[Metric]:
         (*rates, *mutations),
         lambda each: each.average_throttle_ms(now_ms),
     )
+    exempt = [Sample({"resource": "Request"}, quotas.exempt.rate(now_ms))] if quotas.is_enabled else []
+    help_text = "percent of a thread's time for requests of other brokers"
+    yield Metric(f"{_PREFIX}exempt_request_time", "gauge", help_text, exempt)
 
 
 def _gauge(name: str, help_text: str, used: Iterable[_Used], value_of: Callable[[_Used], float]) -> Metric:

@@ -123,6 +123,30 @@ def test_what_only_brokers_may_ask_is_charged_to_a_client_that_is_refused() -> N
     assert charged.handle(request_of(ApiKey.ALTER_PARTITION, 3)).throttle_ms == 1000
 
 
+@pytest.mark.parametrize(("api_key", "expected"), [(ApiKey.ALTER_PARTITION, 1), (ApiKey.METADATA, 0)])
+def test_the_time_of_what_brokers_ask_is_measured_while_there_are_quotas(api_key: int, expected: int) -> None:
+    charged = Charged()
+    charged.handler_ms = 300
+    charged.handle(request_of(api_key, SERVED[api_key].max_version))
+    assert charged.quotas.exempt.rate(NOW_MS) == 0
+    charged.limit(Quota.REQUEST, 50, QuotaEntity("alice"))
+    charged.handle(request_of(api_key, SERVED[api_key].max_version))
+    # 30 % of a second, over 30 s.
+    assert charged.quotas.exempt.rate(NOW_MS) == pytest.approx(expected)
+
+
+def test_the_time_of_a_follower_s_fetch_is_measured_too() -> None:
+    def handle(request: FakeRequest) -> None:
+        request.from_follower = True
+        request.respond([b""])
+
+    charged = Charged(handle)
+    charged.handler_ms = 600
+    charged.limit(Quota.REQUEST, 50, QuotaEntity("alice"))
+    charged.handle(request_of(ApiKey.FETCH, 12))
+    assert charged.quotas.exempt.rate(NOW_MS) == pytest.approx(2)
+
+
 def test_what_is_not_throttled_is_sent_as_it_is() -> None:
     body = [b"as it is"]
     charged = Charged(lambda request: request.respond(body))
