@@ -49,15 +49,15 @@ class MarkerRequest(NamedTuple):
         ]
 
 
-class TopicsRequest(NamedTuple):
-    """Say which topics exist of those that these entries name."""
+class PartitionsRequest(NamedTuple):
+    """Say which partitions exist of those that these entries name."""
 
     entries: tuple[Entry, ...]
 
     @property
-    def topics(self) -> list[str]:
-        """The names, each once."""
-        return sorted({partition.topic for entry in self.entries for partition in entry.partitions})
+    def partitions(self) -> list[TopicPartition]:
+        """The partitions, each once."""
+        return sorted({partition for entry in self.entries for partition in entry.partitions})
 
 
 class MarkerRoutes:
@@ -205,21 +205,22 @@ class MarkersHere(_MarkerDriver):
         return Send(MarkerRequest(tuple(entries))) if entries else Wait(due_ms)
 
 
-class LeaderLookup(Driver[TopicsRequest, Collection[str]]):
-    """Routes partitions whose leader is not known again and again, and finishes those of deleted topics.
+class LeaderLookup(Driver[PartitionsRequest, Collection[TopicPartition]]):
+    """Routes partitions whose leader is not known again and again, and finishes those that were deleted.
 
     The metadata store is asked, because a broker that starts knows no topics, and no marker must be dropped
-    because of that. The answer names the topics that exist.
+    because of that. The answer names the partitions that exist: a topic that was deleted may have been
+    created again with fewer.
     """
 
     def __init__(self, routes: MarkerRoutes) -> None:
         super().__init__()
         self._routes = routes
-        self._under_way: TopicsRequest | None = None
+        self._under_way: PartitionsRequest | None = None
         self._not_before_ms: int | None = None
         self._failures = 0  # lookups in a row that left a leader unknown
 
-    def next_step(self, now_ms: int) -> Send[TopicsRequest] | Wait:
+    def next_step(self, now_ms: int) -> Send[PartitionsRequest] | Wait:
         if self._under_way is not None or not self._routes.queues.waiting_for_leaders:
             return FOR_A_CALL
         due_ms = self._not_before_ms
@@ -229,10 +230,10 @@ class LeaderLookup(Driver[TopicsRequest, Collection[str]]):
         entries = self._routes.queues.take_unknown()
         if not entries:
             return FOR_A_CALL
-        self._under_way = TopicsRequest(tuple(entries))
+        self._under_way = PartitionsRequest(tuple(entries))
         return Send(self._under_way)
 
-    def answered(self, request: TopicsRequest, answer: Collection[str], now_ms: int) -> None:
+    def answered(self, request: PartitionsRequest, answer: Collection[TopicPartition], now_ms: int) -> None:
         if request is not self._under_way:
             return
         self._under_way = None
@@ -244,8 +245,8 @@ class LeaderLookup(Driver[TopicsRequest, Collection[str]]):
         else:
             self._failures, self._not_before_ms = 0, None
 
-    def _without_gone(self, entry: Entry, existing: Collection[str]) -> Entry:
-        gone = frozenset(each for each in entry.partitions if each.topic not in existing)
+    def _without_gone(self, entry: Entry, existing: Collection[TopicPartition]) -> Entry:
+        gone = entry.partitions.difference(existing)
         if not gone:
             return entry
         transaction = entry.transaction
@@ -255,9 +256,9 @@ class LeaderLookup(Driver[TopicsRequest, Collection[str]]):
             self._effects.append(partial(transaction.on_written, gone))
         return entry._replace(partitions=entry.partitions - gone)
 
-    def failed(self, request: TopicsRequest, error: Exception, now_ms: int) -> None:
-        _log.info("whether topics exist is asked again: %s", error)
-        self.answered(request, request.topics, now_ms)
+    def failed(self, request: PartitionsRequest, error: Exception, now_ms: int) -> None:
+        _log.info("which partitions exist is asked again: %s", error)
+        self.answered(request, request.partitions, now_ms)
 
 
 def pause_ms(failures: int) -> int:

@@ -41,6 +41,16 @@ def read_topics(store: MetadataStore, names: Sequence[str]) -> dict[str, TopicAs
     }
 
 
+def existing_partitions(store: MetadataStore, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
+    """Those partitions that exist. Raises InvalidZnodeError."""
+    topics = read_topics(store, sorted({each.topic for each in partitions}))
+    return {
+        each
+        for each in partitions
+        if each.topic in topics and each.partition in topics[each.topic].partitions
+    }
+
+
 def read_valid_topics(store: MetadataStore, names: Sequence[str]) -> dict[str, TopicAssignment]:
     """The assignments of those topics that exist. An invalid one is logged and left out."""
     nodes = store.get_many([paths.topic(name) for name in names])

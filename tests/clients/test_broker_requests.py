@@ -123,7 +123,7 @@ def marking(broker) -> Iterator[MarkerSending]:
         THERE + 1,
         lambda *_: pytest.fail("the partitions are led elsewhere"),
         lambda _: THERE,
-        lambda _: True,
+        lambda partitions: partitions,
         lambda numbers: dict.fromkeys(numbers, COORDINATOR_EPOCH),
         lambda _: connecting(broker),
         monotonic_ms,

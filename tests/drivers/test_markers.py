@@ -130,13 +130,13 @@ def test_a_leader_that_is_not_known_is_looked_up_until_it_is(coordinator: Coordi
     coordinator.add(A0)
     assert coordinator.wakes() == [UNKNOWN]
     request = sent(coordinator.lookup)
-    assert request.topics == ["a"]
+    assert request.partitions == [A0]
     assert coordinator.lookup.next_step(0) == FOR_A_CALL
     coordinator.lookup.failed(request, ConnectionLossError("away"), 10)
     assert coordinator.lookup.next_step(10) == Wait(10 + FIRST_PAUSE_MS)
     request = sent(coordinator.lookup, 10 + FIRST_PAUSE_MS)
     coordinator.leaders[A0] = OTHER
-    coordinator.lookup.answered(request, {"a"}, 70)
+    coordinator.lookup.answered(request, {A0}, 70)
     assert sent(coordinator.other).markers
 
 
@@ -145,17 +145,27 @@ def test_a_new_partition_without_a_leader_does_not_wait_for_the_pause_of_others(
 ) -> None:
     del coordinator.leaders[A0]
     coordinator.add(A0)
-    coordinator.lookup.answered(sent(coordinator.lookup), {"a"}, 0)
+    coordinator.lookup.answered(sent(coordinator.lookup), {A0}, 0)
     assert isinstance(coordinator.lookup.next_step(0), Wait)
     del coordinator.leaders[B0]
     coordinator.add(B0)
-    assert sent(coordinator.lookup).topics == ["a", "b"]
+    assert sent(coordinator.lookup).partitions == [A0, B0]
 
 
 def test_a_deleted_topic_needs_no_marker(coordinator: Coordinator) -> None:
     del coordinator.leaders[A0], coordinator.leaders[B0]
     written = coordinator.add(A0, B0)
-    coordinator.lookup.answered(sent(coordinator.lookup), {"a"}, 0)
+    coordinator.lookup.answered(sent(coordinator.lookup), {A0}, 0)
     carry_out(coordinator.lookup)
     assert written.partitions == {B0}
+    assert coordinator.routes.queues.waiting_for_leaders == 1
+
+
+def test_a_partition_that_a_topic_has_not_any_more_needs_no_marker(coordinator: Coordinator) -> None:
+    # The topic was deleted and created again with fewer partitions.
+    del coordinator.leaders[A0], coordinator.leaders[A1]
+    written = coordinator.add(A0, A1)
+    coordinator.lookup.answered(sent(coordinator.lookup), {A0}, 0)
+    carry_out(coordinator.lookup)
+    assert written.partitions == {A1}
     assert coordinator.routes.queues.waiting_for_leaders == 1

@@ -14,9 +14,9 @@ from klog.drivers.markers import (
     MarkerRoutes,
     MarkersHere,
     MarkersToBroker,
-    TopicsRequest,
+    PartitionsRequest,
 )
-from klog.metadata.topics import read_topics
+from klog.metadata.topics import existing_partitions
 from klog.protocol.apis import ApiKey
 from klog.protocol.transaction_messages import TxnMarker, write_markers
 from klog.server.transactions.marker_sending import Write, answer_of
@@ -80,8 +80,8 @@ class MarkerLoop:
     def _write_here(self, request: MarkerRequest, reply: Reply) -> None:
         self._write(_in_order(request), reply)
 
-    def _look_up(self, request: TopicsRequest, reply: Reply) -> None:
-        reply(set(read_topics(self._broker.session, request.topics)))
+    def _look_up(self, request: PartitionsRequest, reply: Reply) -> None:
+        reply(existing_partitions(self._broker.session, request.partitions))
 
     def _known_epochs(self, request: EpochsRequest, reply: Reply) -> None:
         leader_of = leader_lookup(self._broker.cache)

@@ -26,9 +26,9 @@ from klog.drivers.markers import (
     MarkerRoutes,
     MarkersHere,
     MarkersToBroker,
-    TopicsRequest,
 )
 from klog.formats.errors import KlogError
+from klog.formats.names import TopicPartition
 from klog.protocol.apis import ApiKey
 from klog.protocol.primitives import Buffer
 from klog.protocol.transaction_messages import TxnMarker, read_written_markers, write_markers
@@ -50,7 +50,8 @@ Write = Callable[[Collection[TxnMarker], Callable[[MarkerErrors], None]], None]
 class MarkerSending:
     """The `MarkerSender` of a broker. Safe for threads.
 
-    `topic_exists` and `newest` ask the metadata store, and may raise `StoreError`. `clock_ms` is never set
+    `existing` says which of some partitions exist. It and `newest` ask the metadata store, and may raise
+    `StoreError`. `clock_ms` is never set
     back.
     """
 
@@ -59,7 +60,7 @@ class MarkerSending:
         broker_id: int,
         write: Write,
         leader_of: LeaderOf,
-        topic_exists: Callable[[str], bool],
+        existing: Callable[[Collection[TopicPartition]], Collection[TopicPartition]],
         newest: NewestEpochs,
         connect: Connect,
         clock_ms: Callable[[], int],
@@ -67,7 +68,6 @@ class MarkerSending:
         self._broker_id = broker_id
         self._write = write
         self._leader_of = leader_of
-        self._topic_exists = topic_exists
         self._newest = newest
         self._connect = connect
         self._clock_ms = clock_ms
@@ -87,7 +87,7 @@ class MarkerSending:
         self._lookup = DriverThread(
             "klog-txn-marker-leaders",
             LeaderLookup(self._routes),
-            asking(self._existing),
+            asking(lambda request: existing(request.partitions)),
             clock_ms,
             self._lock,
         )
@@ -150,9 +150,6 @@ class MarkerSending:
 
     def _write_here(self, request: MarkerRequest, reply: Reply[MarkerErrors]) -> None:
         self._write(request.markers, reply)
-
-    def _existing(self, request: TopicsRequest) -> Collection[str]:
-        return {topic for topic in request.topics if self._topic_exists(topic)}
 
     def _known_epochs(self, request: EpochsRequest) -> KnownEpochs:
         return known_epochs(request, self._leader_of, self._connect, self._newest)

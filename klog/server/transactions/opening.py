@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from klog.client.connection import ReconnectingConnection
 from klog.config.broker import BrokerConfig
@@ -12,7 +13,7 @@ from klog.drivers.marker_queues import UNKNOWN, LeaderOf
 from klog.formats.names import TopicPartition
 from klog.metadata.cache import MetadataCache
 from klog.metadata.store import MetadataStore
-from klog.metadata.topics import read_topics
+from klog.metadata.topics import existing_partitions
 from klog.protocol.channel import Channel
 from klog.protocol.errors import ConnectFailedError
 from klog.server.peers.broker_channel import BrokerAccess, channel_to, open_access
@@ -62,7 +63,7 @@ def open_marker_sender(
         broker_id,
         write,
         leader_lookup(cache),
-        lambda topic: topic in read_topics(store, [topic]),
+        partial(existing_partitions, store),
         newest_epochs(store),
         connect,
         monotonic_ms,

@@ -10,6 +10,7 @@ from functools import partial
 import pytest
 
 from klog.drivers.marker_queues import UNKNOWN, MarkerErrors
+from klog.formats.names import TopicPartition
 from klog.metadata.errors import ConnectionLossError
 from klog.protocol.apis import ApiKey
 from klog.protocol.entity_fields import Entity
@@ -109,23 +110,23 @@ class Cluster:
         self.leaders = {A0: 1, A1: 2, B0: 1}
         self.own = Own()
         self.brokers = {1: Leader(), 2: Leader()}
-        self.topics = {"a", "b"}
+        self.partitions = {A0, A1, B0}
         self.store_is_away = False
         self.newest = 5
         self.sender = MarkerSending(
             OWN,
             self.own.write,
             lambda partition: self.leaders.get(partition, UNKNOWN),
-            self._exists,
+            self._existing,
             lambda numbers: dict.fromkeys(numbers, self.newest),
             connecting(self.brokers),
             monotonic_ms,
         )
 
-    def _exists(self, topic: str) -> bool:
+    def _existing(self, partitions: Collection[TopicPartition]) -> Collection[TopicPartition]:
         if self.store_is_away:
             raise ConnectionLossError("the store is away")
-        return topic in self.topics
+        return self.partitions.intersection(partitions)
 
     def stop(self) -> None:
         self.sender.stop()
@@ -201,7 +202,7 @@ def test_a_partition_without_a_leader_is_looked_up_until_it_has_one(cluster: Clu
 
 def test_a_deleted_topic_needs_no_marker(cluster: Cluster) -> None:
     del cluster.leaders[B0]
-    cluster.topics.discard("b")
+    cluster.partitions.discard(B0)
     sent(cluster, markers(A0, B0))
     assert [topic.name for topic in cluster.brokers[1].requests[0].markers[0].topics] == ["a"]
 
@@ -269,15 +270,16 @@ def test_after_the_stop_nothing_is_sent(cluster: Cluster) -> None:
 def test_the_stop_does_not_wait_for_a_store_that_is_away(cluster: Cluster) -> None:
     asked, back = threading.Event(), threading.Event()
 
-    def exists(_) -> bool:
+    def existing(partitions: Collection[TopicPartition]) -> Collection[TopicPartition]:
         asked.set()
-        return back.wait(200)
+        back.wait(200)
+        return partitions
 
     sender = MarkerSending(
         OWN,
         cluster.own.write,
         lambda _: UNKNOWN,
-        exists,
+        existing,
         lambda _: {},
         connecting(cluster.brokers),
         monotonic_ms,
