@@ -205,7 +205,7 @@ class TransactionalProducer:
         if fate > 0.95:
             yield Pause(rng.randrange(2 * TIMEOUT_MS))
         yield from self._end(opened, attempt, commits)
-        if commits and number >= 0 and not attempt.is_uncertain:
+        if commits and number >= 0 and not attempt.is_excused:
             self._committed_offset().acknowledged(number)
 
     def _asked(self, api_key: int, opened: _Open, **fields: Value) -> Asked:
