@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from klog.server.network.connection import Connection
-from klog.server.network.connection_limits import ConnectionCounts
+from klog.server.network.connection_limits import Admission, ConnectionCounts
 from klog.server.network.io_thread import bound_blocking_reads
 from klog.server.network.network_thread import NetworkThread
 from klog.server.network.page_cache import IsCached, is_cached
@@ -44,6 +44,7 @@ class Acceptor:
 
     While it is paused nothing is accepted: until `_resume_ms`, or, if that is None, until the number of
     connections is below its limit. `_charged` says that the next connection is already counted in the rates.
+    `_accepted` is a connection for which there was no room any more: another listener was faster.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class Acceptor:
         self._resume_ms: int | None = None
         self._charged = False
         self._failing = False
+        self._accepted: tuple[socket.socket, tuple[str, int]] | None = None
         # Connections beyond the rates of their addresses, by the time when they are closed.
         self._held: list[tuple[int, int, socket.socket]] = []
         most = most_descriptors()
@@ -112,6 +114,8 @@ class Acceptor:
             self._waker.wake()
             self._thread.join()
         self._close_held(_FOREVER_MS)
+        if self._accepted is not None:
+            self._accepted[0].close()
         self._socket.close()
         self._poller.close()
         self._waker.close()
@@ -126,7 +130,12 @@ class Acceptor:
                 self._changes.popleft()()
             self._resume()
             self._close_held(self._clock_ms())
-            if not self._paused and any(fd == self._socket.fileno() for fd, _ in events):
+            if self._paused:
+                continue
+            if self._accepted is not None:
+                accepted, self._accepted = self._accepted, None
+                self._give_to_network_thread(*accepted)
+            elif any(fd == self._socket.fileno() for fd, _ in events):
                 self._accept()
 
     def _replace_socket(self, sock: socket.socket) -> None:
@@ -140,6 +149,8 @@ class Acceptor:
     # Pauses.
 
     def _wait_ms(self) -> int:
+        if self._accepted is not None and not self._paused:
+            return 0
         until_ms = [self._held[0][0]] if self._held else []
         if self._paused and self._resume_ms is not None:
             until_ms.append(self._resume_ms)
@@ -218,9 +229,14 @@ class Acceptor:
         self._pause(_PAUSE_MS)
 
     def _give_to_network_thread(self, sock: socket.socket, peer: tuple[str, int]) -> None:
-        """Gives a connection to the next network thread, or closes it."""
+        """Gives a connection to the next network thread, closes it, or keeps it until there is room."""
         listener = self._listener
-        if not self._counts.add(listener.name, peer[0]):
+        admission = self._counts.add(listener.name, peer[0])
+        if admission is Admission.TOO_MANY:
+            self._accepted = sock, peer
+            self._pause(None)
+            return
+        if admission is Admission.TOO_MANY_OF_ADDRESS:
             _log.warning("Closing %s:%d on %s: too many connections from there", *peer, listener.name)
             sock.close()
             return

@@ -9,12 +9,21 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection
+from enum import Enum, auto
 
 from klog.security.quotas.ip_limits import IpLimits
 from klog.security.quotas.rates import WindowedSamples, rate_throttle_ms
 from klog.server.network.settings import ListenerLimits, NetworkSettings
 
 _NO_LIMITS = ListenerLimits()
+
+
+class Admission(Enum):
+    """What becomes of a connection: it is counted, its address has too many, or there are too many in all."""
+
+    COUNTED = auto()
+    TOO_MANY_OF_ADDRESS = auto()
+    TOO_MANY = auto()
 
 
 class ConnectionCounts:
@@ -107,16 +116,18 @@ class ConnectionCounts:
                         self._rates[name].record(-1, now_ms)
         return held_ms
 
-    def add(self, listener: str, ip: str) -> bool:
-        """Counts a connection. False if its address has too many; then it is not counted."""
+    def add(self, listener: str, ip: str) -> Admission:
+        """Counts a connection, if there is room for it: other listeners accept connections at once."""
         limit = self._settings.max_connections_per_ip_overrides.get(ip, self._settings.max_connections_per_ip)
         with self._lock:
             if self._by_ip[ip] >= limit:
-                return False
+                return Admission.TOO_MANY_OF_ADDRESS
+            if not self.may_accept(listener):
+                return Admission.TOO_MANY
             self._by_ip[ip] += 1
             self._by_listener[listener] += 1
             self.total += 1
-            return True
+            return Admission.COUNTED
 
     def remove(self, listener: str, ip: str) -> None:
         """Counts a connection that was closed."""

@@ -371,6 +371,10 @@ class NetworkThread:
     def _complete(self, connection: Connection, request: Request) -> None:
         if connection.closed:
             connection.give_back_memory()
+            # The client has left. How long its request took is counted all the same.
+            if request.on_answered is not None:
+                request.on_answered()
+            connection.count_sent()
             return
         # An I/O thread may be sending earlier answers. When it gives the connection back, this one is sent.
         if connection.handed_over or connection.in_flight is not request:

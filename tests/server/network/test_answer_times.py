@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import struct
 import time
 
 import pytest
@@ -68,3 +70,26 @@ def test_what_a_closed_connection_was_not_sent_is_counted():
             client.send(frame(b""))
             client.receive_bytes(8)
         eventually(lambda: len(counter.counted) == 1)
+
+
+def test_a_request_whose_client_leaves_while_it_waits_is_counted_when_it_is_answered():
+    counter, waiting = Counter(), []
+
+    def handle(request):
+        def answered() -> None:
+            request.connection.unsent.append((counter, 1, 7, time.perf_counter_ns()))
+
+        request.on_answered = answered
+        waiting.append(request)
+
+    with running(Calling(handle)) as server:
+        with Client(server) as client:
+            client.send(frame(b""))
+            eventually(lambda: waiting)
+            # With a reset, which is noticed at once: an answer to a client that only ends is sent.
+            client.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        eventually(lambda: server.connection_count == 0)
+        assert not counter.counted
+        waiting[0].respond([b"too late"])
+        eventually(lambda: counter.counted)
+    assert [each[:2] for each in counter.counted] == [(1, 7)]

@@ -233,6 +233,29 @@ def test_a_higher_limit_accepts_a_waiting_connection():
             assert two.receive() == (1, b"waited")
 
 
+def test_a_connection_that_another_listener_was_faster_than_waits_until_there_is_room(monkeypatch):
+    with running(Echo(), max_connections=1) as server, Client(server) as one:
+        assert one.ask(b"x") == b"x"
+        server.reconfigure([TEST, OUTER], NetworkSettings(max_connections=1))
+        counts = server._counts
+        too_early, sees = [True], counts.may_accept
+
+        def looks_too_early(listener):
+            """The place that was still free when the acceptor looked is taken when it counts."""
+            is_counting = counts._lock.locked()
+            return too_early.pop() if too_early and not is_counting else sees(listener)
+
+        monkeypatch.setattr(counts, "may_accept", looks_too_early)
+        with Client(server, listener="OUTER") as two:
+            two.send(frame(b"waited"))
+            eventually(lambda: not too_early)
+            time.sleep(0.05)
+            assert server.connection_count == 1
+            one.sock.close()
+            assert two.receive() == (1, b"waited")
+            assert server.connection_count == 1
+
+
 def test_a_listener_has_its_own_limit_and_the_protected_one_only_that():
     settings = NetworkSettings(
         max_connections=1, protected_listener="OUTER", listener_limits={"OUTER": ListenerLimits(2)}
