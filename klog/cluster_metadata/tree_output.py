@@ -36,7 +36,7 @@ from klog.security.quotas.entities import QuotaEntity
 _ROOT: Final = "/brokers"
 _NO_BROKER: Final = -1
 # ZooKeeper's own node in every tree.
-_OF_ZOOKEEPER: Final = frozenset({"zookeeper"})
+_OF_ZOOKEEPER: Final = frozenset({"/zookeeper"})
 _NODE_BYTES_MAX: Final = 1_000_000
 """ZooKeeper refuses requests above jute.maxbuffer, 1 MiB."""
 
@@ -109,18 +109,40 @@ def write(store: MetadataStore, cluster: Cluster) -> tuple[str, ...]:
     """
     require_secrets(cluster)
     found, losses = held(cluster)
-    nodes = list(operations(found))
+    present = _empty_nodes(store)
+    nodes = list(operations(found, present))
     _refuse_too_large(nodes)
-    if set(store.children("/")) - _OF_ZOOKEEPER:
-        raise _not_empty()
-    try:
-        store.create(_ROOT)
-    except NodeExistsError as error:
-        raise _not_empty() from error
+    if _ROOT not in present:
+        try:
+            store.create(_ROOT)
+        except NodeExistsError as error:
+            raise _not_empty() from error
     for outcome in write_all(store, nodes, Check(_ROOT, 0)):
         if isinstance(outcome, StoreError):
             raise outcome
     return losses
+
+
+def _empty_nodes(store: MetadataStore) -> frozenset[str]:
+    """The nodes of an empty tree: none, or those that a broker makes before it registers.
+
+    Raises StorageError if there are others, or if one holds something.
+    """
+    made_at_start = (*paths.PERSISTENT, *acl_znodes.PERSISTENT)
+    known = {*made_at_start, *(parent for path in made_at_start for parent in missing_parents(path))}
+    found: list[str] = []
+    above = [""]
+    while above:
+        parent = above.pop()
+        children = [f"{parent}/{name}" for name in store.children(parent or "/")]
+        children = [path for path in children if path not in _OF_ZOOKEEPER]
+        if not known.issuperset(children):
+            raise _not_empty()
+        found += children
+        above += children
+    if any(node is not None and (node.data or node.stat.version) for node in store.get_many(found)):
+        raise _not_empty()
+    return frozenset(found)
 
 
 def _not_empty() -> StorageError:
@@ -139,9 +161,9 @@ def _refuse_too_large(nodes: list[Operation]) -> None:
             )
 
 
-def operations(cluster: Cluster) -> Iterator[Operation]:
-    """The writes of all nodes, each after those above it, and the cluster's id last."""
-    made = {_ROOT}
+def operations(cluster: Cluster, present: frozenset[str] = frozenset()) -> Iterator[Operation]:
+    """The writes of all nodes that are not `present`, each after those above it; the cluster's id last."""
+    made = {_ROOT, *present}
     for path, data in _nodes(cluster):
         for parent in missing_parents(path):
             if parent not in made:

@@ -40,7 +40,7 @@ _REQUESTS_OF: Final = "3.4"
 # Configs that a user relies on and klog does not support, with what happens instead.
 _WITHOUT_EFFECT: Final = {
     "control.plane.listener.name": "the controller's requests come to the listener between brokers",
-    "process.roles": "there is no KRaft here, metadata is stored as with ZooKeeper",
+    "process.roles": "there is no KRaft here; klog adopt takes the metadata of a KRaft node over",
     "remote.log.storage.system.enable": "all segments stay in log.dirs",
 }
 

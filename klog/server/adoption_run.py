@@ -10,6 +10,7 @@ import secrets
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -28,6 +29,7 @@ from klog.metadata.topics import read_partition_states, read_valid_topics, topic
 from klog.metadata.znodes import encode_cluster_id
 from klog.server.startup.adoption import AdoptionPlan, adopt, plan_adoption, stored_replicas, with_configs
 from klog.server.startup.identity import resolve_identity
+from klog.server.startup.kraft_takeover import is_of_kraft, rewrite_identities, take_over, without_kraft
 from klog.server.startup.settings import log_directories
 from klog.server.startup.stores import open_store
 from klog.storage.files.directory_lock import locked
@@ -64,6 +66,14 @@ def run_adoption(
         identities = {each: DataDirectory(each).read_identity() for each in directories}
         store = closing.enter_context(_opened(config, directories[0], dry_run=dry_run))
         _require_no_broker(store)
+        taken_over = None
+        if is_of_kraft(identities):
+            _require_configured_id(config, identities)
+            writes = not (dry_run and config.text("zookeeper.connect"))
+            taken_over = take_over(store, config, directories, writes=writes)
+            if not dry_run:
+                rewrite_identities(identities)
+            identities = {each: without_kraft(found) for each, found in identities.items()}
         _require_broker_id(config, identities)
         broker_id = _identify(config, identities, store, dry_run=dry_run)
         replicas = [each for directory in directories for each in stored_replicas(directory)]
@@ -77,7 +87,7 @@ def run_adoption(
             broker_id,
             allow_missing=allow_missing,
         )
-        plan = with_configs(store, plan, config, given)
+        plan = replace(with_configs(store, plan, config, given), taken_over=taken_over)
         if agreed not in (None, plan):
             raise StorageError(
                 "the directories or the metadata have changed meanwhile; nothing was changed",
@@ -126,6 +136,18 @@ def _require_broker_id(config: BrokerConfig, identities: _Identities) -> None:
             "the broker's id is neither in meta.properties nor in the configs",
             cure="-o broker.id=N, the id that the broker had",
         )
+
+
+def _require_configured_id(config: BrokerConfig, identities: _Identities) -> None:
+    """Refuses a KRaft node's directory with another id before anything is written."""
+    configured = configured_broker_id(config)
+    for directory, found in identities.items():
+        if found is not None and configured >= 0 and found.node_id != configured:
+            raise UsageError(
+                f"the directory belongs to node {found.node_id}, broker.id is {configured}",
+                file=directory,
+                cure=f"-o broker.id={found.node_id}",
+            )
 
 
 def _topic_names(store: MetadataStore) -> list[str]:

@@ -16,11 +16,14 @@ from klog.cluster_metadata import tree_form, tree_output
 from klog.cluster_metadata.model import Cluster, DelegationToken, Partition, ScramUser
 from klog.formats.errors import KlogError, StorageError, UsageError
 from klog.formats.names import TopicPartition
+from klog.metadata import paths
+from klog.metadata.cluster import create_persistent_nodes
 from klog.metadata.embedded import FILE_NAME, EmbeddedStore
 from klog.metadata.errors import InvalidZnodeError
 from klog.metadata.store import MetadataStore
 from klog.metadata.values import LeaderAndIsr, ReplicaAssignment
 from klog.metadata.zookeeper import ZooKeeperStore
+from klog.security.authorization import acl_znodes
 from klog.security.quotas.entities import QuotaEntity
 from tests.cluster_metadata.trees import empty_tree, live_tree
 from tests.cluster_strategies import clusters
@@ -173,6 +176,26 @@ def test_a_tree_that_is_not_empty_stays_as_it_is() -> None:
     with pytest.raises(StorageError, match="not empty"):
         tree_output.write(tree, Cluster(cluster_id="x"))
     assert read(tree) == before
+
+
+def test_a_tree_with_the_nodes_that_brokers_make_at_their_start_is_empty() -> None:
+    tree = empty_tree()
+    create_persistent_nodes(tree, (*paths.PERSISTENT, *acl_znodes.PERSISTENT))
+    cluster = tree_output.held(read(live_tree())).cluster
+    tree_output.write(tree, cluster)
+    assert read(tree) == cluster
+
+
+def test_a_node_with_data_or_a_used_counter_is_not_empty() -> None:
+    for change in (
+        lambda tree: tree.set("/latest_producer_id_block", b"x"),
+        lambda tree: tree.set("/brokers/seqid", b""),
+    ):
+        tree = empty_tree()
+        create_persistent_nodes(tree)
+        change(tree)
+        with pytest.raises(StorageError, match="not empty"):
+            tree_output.write(tree, Cluster(cluster_id="x"))
 
 
 def test_a_cluster_without_its_secrets_is_not_written() -> None:

@@ -41,7 +41,9 @@ def adopt(
 ) -> None:
     """Put the topics of partition directories back into metadata that has lost them.
 
-    The broker must be stopped. Give the same options as to `klog serve`. Each directory that the metadata
+    The broker must be stopped. A directory of a KRaft node (Kafka 3.3 to 4.x) gives topics, ids, configs,
+    ACLs, users and quotas by its metadata log. The log stays; the old meta.properties becomes
+    meta.properties.kraft. Give the same options as to `klog serve`. Each directory that the metadata
     does not know gets its topic back, with the topic's id and a leader epoch above that of its records. The
     command shows what it will write, and asks; without a terminal it needs --yes. Topics whose configs are
     not given keep all records until you set their retention again. A file of configs is a JSON object by
@@ -68,7 +70,7 @@ def adopt(
     agreed: AdoptionPlan | None = None
     if not dry_run and not yes:
         agreed = run_adoption(found, dry_run=True, allow_missing=allow_missing, topic_configs=given)
-        if agreed.adoptions or agreed.raised:
+        if agreed.adoptions or agreed.raised or agreed.taken_over:
             if not as_json:
                 _show(agreed, dry_run=True)
             if not confirmed("Write this into the metadata?", yes=False):
@@ -144,6 +146,13 @@ def _row(found: Adoption, *, dry_run: bool) -> dict[str, object]:
 def _show(plan: AdoptionPlan, *, dry_run: bool) -> None:
     from klog.server.logs.unowned_logs import unowned_lines
 
+    taken = plan.taken_over
+    if taken is not None:
+        what = "would be taken over" if dry_run else "taken over" if taken.is_new else "are there already"
+        topics, partitions = count_of(taken.topics, "topic"), count_of(taken.partitions, "partition")
+        print_line(f"from the KRaft metadata log: {topics} with {partitions} {what}")
+        for remark in taken.remarks:
+            print_report(remark)
     for each in plan.adoptions:
         _show_topic(each, "would be adopted" if dry_run else "adopted")
     for partition, state in plan.raised.items():
@@ -152,7 +161,7 @@ def _show(plan: AdoptionPlan, *, dry_run: bool) -> None:
         )
     for line in unowned_lines(plan.left):
         print_report(line)
-    if not (plan.adoptions or plan.raised or plan.left):
+    if not (plan.adoptions or plan.raised or plan.left or taken):
         print_report("every partition directory has an owner")
     if plan.keeps_all_records and not dry_run:
         print_report(

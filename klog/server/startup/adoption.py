@@ -28,6 +28,7 @@ from klog.metadata.values import (
 from klog.server.coordinators.internal_topics import internal_topic
 from klog.server.logs.topic_reads import KEEP_ALL_RECORDS
 from klog.server.logs.unowned_logs import StoredReplica, Unowned, unowned_replicas
+from klog.server.startup.kraft_takeover import TakenOver
 from klog.storage.files.checkpoint_files import read_leader_epochs
 from klog.storage.files.partition_files import list_partition
 from klog.storage.log.directory_loading import partition_directories, read_topic_id
@@ -52,12 +53,13 @@ class Adoption:
 @dataclass(frozen=True, slots=True)
 class AdoptionPlan:
     """What to write: topics, and states whose leader epoch is below that of the records. `left` are the
-    directories that stay without an owner.
+    directories that stay without an owner. `taken_over` is what a KRaft node's metadata log has given.
     """
 
     adoptions: Sequence[Adoption]
     raised: States
     left: Sequence[Unowned]
+    taken_over: TakenOver | None = None
 
     @property
     def keeps_all_records(self) -> bool:

@@ -36,7 +36,9 @@ def resolve_identity(
     kraft = [path for path, found in directories.items() if found is not None and found.version != 0]
     if kraft:
         raise StorageError(
-            "the directory belongs to a KRaft node", file=kraft[0], cure="give this broker another log.dirs"
+            "the directory belongs to a KRaft node",
+            file=kraft[0],
+            cure="'klog adopt' takes its metadata over (docs/metadata.md); or set another log.dirs",
         )
     cluster_id = get_or_create_cluster_id(store, new_cluster_id)
     for path, found in directories.items():

@@ -1,0 +1,130 @@
+"""Takes the metadata of a KRaft node over into the metadata tree: `klog adopt` on a directory of Kafka 4.
+
+The metadata log stays as it is. `meta.properties` becomes that of a broker without KRaft, and what it was is
+kept as `meta.properties.kraft`, so that the way back is to put it in its place again.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from klog.cluster_metadata import kraft_form, tree_output
+from klog.cluster_metadata.kraft_log import is_kraft_directory
+from klog.cluster_metadata.model import Cluster, Partition
+from klog.config.broker import BrokerConfig
+from klog.formats import meta_properties
+from klog.formats.errors import StorageError, UsageError
+from klog.formats.meta_properties import MetaProperties
+from klog.formats.names import FileKind
+from klog.metadata import paths, znodes
+from klog.metadata.store import MetadataStore
+from klog.storage.files.files import write_atomically
+
+KEPT_SUFFIX = ".kraft"
+
+
+@dataclass(frozen=True, slots=True)
+class TakenOver:
+    """What was read, and what of it the tree cannot hold. `is_new` if the tree did not have it already."""
+
+    topics: int
+    partitions: int
+    is_new: bool
+    remarks: tuple[str, ...]
+
+
+def is_of_kraft(identities: Mapping[str, MetaProperties | None]) -> bool:
+    """Whether log directories belong to a KRaft node."""
+    return any(found is not None and found.version != 0 for found in identities.values())
+
+
+def take_over(
+    store: MetadataStore, config: BrokerConfig, directories: Sequence[str], *, writes: bool
+) -> TakenOver:
+    """Writes the metadata of the node that the directories belong to, if the tree does not have it.
+
+    Raises `UsageError` (nothing may be written), `StorageError` (no metadata log, another cluster, a tree
+    that is not empty), `FormatError`, `StoreError`.
+    """
+    own = config.text("metadata.log.dir")
+    places = [each for each in ([own] if own else directories) if is_kraft_directory(each)]
+    if not places:
+        raise StorageError(
+            "the directory belongs to a KRaft node, but its metadata log is not in log.dirs",
+            file=directories[0],
+            cure="-o metadata.log.dir=DIR, where __cluster_metadata-0 is",
+        )
+    reading = kraft_form.read(places)
+    cluster, kept_back = servable(reading.cluster)
+    present = store.get_many([paths.CLUSTER_ID])[0]
+    losses: tuple[str, ...] = ()
+    if present is None:
+        if not writes:
+            raise UsageError(
+                "adopt: --dry-run cannot show what ZooKeeper would get from a KRaft directory",
+                cure="klog metadata show DIR shows it",
+            )
+        losses = tree_output.write(store, cluster)
+    elif znodes.decode_cluster_id(present.data) != cluster.cluster_id:
+        raise StorageError(
+            f"the directory belongs to cluster {cluster.cluster_id}, the metadata store to another one",
+            file=places[0],
+            cure="check zookeeper.connect and log.dirs",
+        )
+    remarks = (*reading.details, *reading.notes, *kept_back, *losses)
+    return TakenOver(len(cluster.topics), len(list(cluster.partitions)), present is None, remarks)
+
+
+def servable(cluster: Cluster) -> tuple[Cluster, tuple[str, ...]]:
+    """The cluster as a controller without KRaft can go on with it, and what it does not get.
+
+    Eligible leaders become the ISR of a partition that has none (KIP-966). Passwords in configs of brokers
+    are left out, because the tree has them encrypted.
+    """
+    topics = {
+        name: replace(
+            topic, partitions={number: _with_isr(each) for number, each in topic.partitions.items()}
+        )
+        for name, topic in cluster.topics.items()
+    }
+    hidden = replace(cluster, scram={}).without_secrets()
+    configs = {
+        resource: {name: value for name, value in each.items() if value is not None}
+        for resource, each in hidden.configs.items()
+    }
+    kept_back = tuple(f"{each} is not taken over: set it again" for each in hidden.hidden_secrets)
+    found = {resource: each for resource, each in configs.items() if each}
+    return replace(cluster, topics=topics, configs=found), kept_back
+
+
+def _with_isr(partition: Partition) -> Partition:
+    state = partition.state
+    if state is None or state.isr:
+        return partition
+    return replace(partition, state=replace(state, isr=partition.eligible_leaders))
+
+
+def without_kraft(found: MetaProperties | None) -> MetaProperties | None:
+    """The identity of a directory for a broker without KRaft."""
+    if found is None or found.version == 0:
+        return found
+    return meta_properties.create(
+        0,
+        node_id=found.node_id,
+        cluster_id=found.cluster_id,
+        directory_id=found.directory_id,
+        comments=("",),
+    )
+
+
+def rewrite_identities(identities: Mapping[str, MetaProperties | None]) -> None:
+    """Replaces the files of KRaft nodes, and keeps what they were. Raises `StorageError`."""
+    for directory, found in identities.items():
+        changed = without_kraft(found)
+        if changed is not None and changed is not found:
+            path = os.path.join(directory, FileKind.META_PROPERTIES)
+            shutil.copy2(path, path + KEPT_SUFFIX)
+            write_atomically(path, meta_properties.build(changed))
