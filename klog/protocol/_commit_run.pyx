@@ -1,33 +1,11 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Reads the usual OffsetCommit frames in one pass. `_commit_run.pyi` states what each method means.
+"""Reads the usual OffsetCommit frames in one pass. `_commit_run.pyi` states what each method means."""
 
-Every read is inside the buffer: sizes are compared with the bytes that are left, and never added to a position
-first.
-"""
-
-from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.unicode cimport PyUnicode_DecodeASCII
-from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.string cimport memcmp, memcpy
-
-from klog.formats.checksums import crc32c
 
 IMPLEMENTATION = "cython"
 
-include "../kernel/_varint.pxi"
-include "../kernel/_derived.pxi"
-include "../kernel/_numbers.pxi"
-include "_fields.pxi"
-
-cdef extern from "Python.h":
-    enum:
-        PyBUF_READ
-
 cdef enum:
-    MOST_FRAMES = 64
     MOST_COMMITS = 1024
     MOST_IN_ONE = 64  # topics of a frame, and partitions of a topic
     API_KEY = 8
@@ -38,9 +16,8 @@ cdef enum:
     EPOCH_FROM = 6
     INSTANCE_FROM = 7
     FLEXIBLE_FROM = 8
-    REQUEST_HEAD_BYTES = 14  # of a frame: size, key, version, correlation id, size of the client id
 
-cdef object compute_crc = crc32c
+include "_frame_run.pxi"
 
 
 cdef struct Frame:
@@ -131,8 +108,7 @@ cdef inline const uint8_t *count_of(
     return p + 4
 
 
-cdef class CommitRun:
-    cdef bytearray buffer
+cdef class CommitRun(FrameRun):
     cdef bytes batches
     cdef Frame frame[MOST_FRAMES]
     cdef Commit commits[MOST_COMMITS]
@@ -140,73 +116,27 @@ cdef class CommitRun:
     cdef Span group_name
     cdef Span member_name
     cdef Span instance_name
-    cdef readonly int frames
-    cdef readonly int version
-    cdef readonly int acks
     cdef readonly int generation
     cdef readonly int largest_metadata_bytes
-    cdef readonly Py_ssize_t end
-    cdef readonly int64_t size_bytes
-    cdef readonly int64_t last_size_bytes
-    cdef readonly int64_t largest_size_bytes
-    cdef readonly int64_t records
-    cdef readonly int64_t smallest_timestamp
-    cdef readonly int64_t max_timestamp
-    cdef readonly int64_t max_timestamp_records
-    cdef readonly bint keyless
-    cdef readonly bint has_producer_ids
 
-    def read(self, bytearray buffer not None, Py_ssize_t start, Py_ssize_t end):
-        cdef Py_buffer held
-        # While it is held nobody can resize it.
-        PyObject_GetBuffer(buffer, &held, PyBUF_SIMPLE)
-        self.buffer = buffer
+    cdef void reset(self) noexcept:
         self.frames = 0
         self.records = 0
         self.largest_metadata_bytes = 0
-        self.end = start
         self.batches = b""
-        if end > held.len:
-            end = held.len
-        try:
-            while self.frames < MOST_FRAMES and 0 <= self.end < end:
-                if not self.take(<const uint8_t *>held.buf, self.end, end):
-                    break
-        finally:
-            PyBuffer_Release(&held)
-        return self.frames
 
-    cdef bint take(self, const uint8_t *data, Py_ssize_t start, Py_ssize_t end) noexcept:
-        """Read the frame at `start`; whether it is one of the run."""
-        cdef const uint8_t *p = data + start
+    cdef bint take(self, const uint8_t *data, Py_ssize_t start, Py_ssize_t end) except -1:
+        cdef const uint8_t *p
         cdef const uint8_t *stop
         cdef Frame *frame = &self.frame[self.frames]
         cdef Span sender, group, member, instance
-        cdef int32_t follows
         cdef int version, generation
-        cdef int16_t client_size
         cdef bint flexible
-        if end - start < REQUEST_HEAD_BYTES:
-            return False
-        follows = <int32_t>be32(p)
-        if follows < REQUEST_HEAD_BYTES - 4 or follows > end - start - 4 or be16(p + 4) != API_KEY:
-            return False
-        stop = p + 4 + follows
-        version = <int16_t>be16(p + 6)
-        if version < FIRST_VERSION or version > LAST_VERSION:
+        p = after_head(data + start, end - start, API_KEY, &version, &stop)
+        if p == NULL:
             return False
         flexible = version >= FLEXIBLE_FROM
-        frame.correlation_id = <int32_t>be32(p + 8)
-        client_size = <int16_t>be16(p + 12)
-        p += REQUEST_HEAD_BYTES
-        if client_size > 0:
-            if client_size > stop - p:
-                return False
-            p += client_size
-        if flexible:
-            if p >= stop or p[0] != 0:
-                return False
-            p += 1
+        frame.correlation_id = <int32_t>be32(data + start + 8)
         sender.position = p - data
         p = string(p, stop, flexible, &group.size)
         if p == NULL or group.size <= 0 or not is_ascii(p, group.size):
@@ -344,12 +274,6 @@ cdef class CommitRun:
             return False
         self.largest_metadata_bytes = largest
         return True
-
-    cdef const uint8_t *source(self) except NULL:
-        """The buffer, if it still has the bytes that were read."""
-        if PyByteArray_GET_SIZE(self.buffer) < self.end:
-            raise IndexError("the buffer has become smaller than what was read of it")
-        return <const uint8_t *>PyByteArray_AS_STRING(self.buffer)
 
     cdef object text(self, Span span):
         if not self.frames:

@@ -1,39 +1,19 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Reads the usual Produce frames in one pass. `_produce_run.pyi` states what each method means.
+"""Reads the usual Produce frames in one pass. `_produce_run.pyi` states what each method means."""
 
-Every read is inside the buffer: sizes are compared with the bytes that are left, and never added to a position
-first.
-"""
-
-from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.memoryview cimport PyMemoryView_FromMemory
-from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.string cimport memcmp, memcpy
-
-from klog.formats.checksums import crc32c
+from cpython.bytes cimport PyBytes_GET_SIZE
+from libc.stdint cimport int8_t
 
 IMPLEMENTATION = "cython"
 
-include "../kernel/_varint.pxi"
-include "../kernel/_derived.pxi"
-include "../kernel/_numbers.pxi"
-include "../kernel/_record_checks.pxi"
-include "_fields.pxi"
-
-cdef extern from "Python.h":
-    enum:
-        PyBUF_READ
-
 cdef enum:
-    MOST_FRAMES = 64
+    API_KEY = 0
     FIRST_VERSION = 7
     FLEXIBLE_FROM = 9
     LAST_VERSION = 11
-    REQUEST_HEAD_BYTES = 14  # of a frame: size, key, version, correlation id, size of the client id
 
-cdef object compute_crc = crc32c
+include "_frame_run.pxi"
+include "../kernel/_record_checks.pxi"
 
 
 cdef struct Batch:
@@ -50,46 +30,15 @@ cdef struct Batch:
     bint keyless
 
 
-cdef class ProduceRun:
-    cdef bytearray buffer
+cdef class ProduceRun(FrameRun):
     cdef Batch batches[MOST_FRAMES]
     cdef Py_ssize_t name_position
     cdef Py_ssize_t name_size
     cdef Py_ssize_t id_position
     cdef Py_ssize_t id_size  # -1 if there is no transactional id
-    cdef readonly int frames
-    cdef readonly int version
-    cdef readonly int acks
     cdef readonly int partition
-    cdef readonly Py_ssize_t end
-    cdef readonly int64_t size_bytes
-    cdef readonly int64_t last_size_bytes
-    cdef readonly int64_t largest_size_bytes
-    cdef readonly int64_t records
-    cdef readonly int64_t smallest_timestamp
-    cdef readonly int64_t max_timestamp
-    cdef readonly int64_t max_timestamp_records
-    cdef readonly bint keyless
-    cdef readonly bint has_producer_ids
 
-    def read(self, bytearray buffer not None, Py_ssize_t start, Py_ssize_t end):
-        cdef Py_buffer held
-        # While it is held nobody can resize it.
-        PyObject_GetBuffer(buffer, &held, PyBUF_SIMPLE)
-        self.buffer = buffer
-        self.reset()
-        self.end = start
-        if end > held.len:
-            end = held.len
-        try:
-            while self.frames < MOST_FRAMES and 0 <= self.end < end:
-                if not self.take(<const uint8_t *>held.buf, self.end, end):
-                    break
-        finally:
-            PyBuffer_Release(&held)
-        return self.frames
-
-    cdef inline void reset(self) noexcept:
+    cdef void reset(self) noexcept:
         self.frames = 0
         self.size_bytes = 0
         self.last_size_bytes = 0
@@ -102,38 +51,24 @@ cdef class ProduceRun:
         self.has_producer_ids = False
 
     cdef bint take(self, const uint8_t *data, Py_ssize_t start, Py_ssize_t end) except -1:
-        """Read the frame at `start`; whether it is one of the run."""
-        cdef const uint8_t *p = data + start
+        cdef const uint8_t *p
         cdef const uint8_t *stop
         cdef const uint8_t *name
         cdef const uint8_t *transactional_id
         cdef Py_ssize_t name_size, id_size, size
-        cdef int32_t follows, partition
+        cdef int32_t partition
         cdef int version, acks
-        cdef int16_t client_size
         cdef uint32_t length
         cdef bint flexible
-        if end - start < REQUEST_HEAD_BYTES:
-            return False
-        follows = <int32_t>be32(p)
-        if follows < REQUEST_HEAD_BYTES - 4 or follows > end - start - 4 or be16(p + 4) != 0:
-            return False
-        stop = p + 4 + follows
-        version = <int16_t>be16(p + 6)
-        if version < FIRST_VERSION or version > LAST_VERSION:
+        p = after_head(data + start, end - start, API_KEY, &version, &stop)
+        if p == NULL:
             return False
         flexible = version >= FLEXIBLE_FROM
-        client_size = <int16_t>be16(p + 12)
-        p += REQUEST_HEAD_BYTES
-        if client_size > 0:
-            if client_size > stop - p:
-                return False
-            p += client_size
         if flexible:
-            if stop - p < 2 or p[0] != 0 or p[1] >= 0x80:
+            if p >= stop or p[0] >= 0x80:
                 return False
-            id_size = p[1] - 1
-            p += 2
+            id_size = p[0] - 1
+            p += 1
         else:
             if stop - p < 2:
                 return False
@@ -301,12 +236,6 @@ cdef class ProduceRun:
         if not self.frames or self.id_size < 0:
             return None
         return PyBytes_FromStringAndSize(<const char *>self.source() + self.id_position, self.id_size)
-
-    cdef const uint8_t *source(self) except NULL:
-        """The buffer, if it still has the bytes that were read."""
-        if PyByteArray_GET_SIZE(self.buffer) < self.end:
-            raise IndexError("the buffer has become smaller than what was read of it")
-        return <const uint8_t *>PyByteArray_AS_STRING(self.buffer)
 
     def batch(self, int number):
         cdef Batch *batch = &self.batches[number]
