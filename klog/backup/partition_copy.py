@@ -242,7 +242,8 @@ def _segments_before(previous: PartitionState | None) -> dict[int, _Segment]:
 
 
 def _is_of(damage: Damage, base_offset: int) -> bool:
-    return base_name(damage.file).startswith(f"{base_offset:020d}.")
+    """Whether damage is in a segment. What is missing at the end of the log is found out anew each time."""
+    return damage.position_bytes is not None and base_name(damage.file).startswith(f"{base_offset:020d}.")
 
 
 @dataclass(frozen=True, slots=True)
