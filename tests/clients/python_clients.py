@@ -17,6 +17,7 @@ import kafka
 
 # Long enough for a busy machine; only a test that fails waits so long.
 TIMEOUT_S = 60
+_POLL_MS = 500
 
 
 class Sent(NamedTuple):
@@ -218,7 +219,8 @@ class KafkaPython:
             while not found or found[-1].offset < end - 1:
                 if consumer.position(where, timeout_ms=TIMEOUT_S * 1000) == end:
                     break
-                found += map(_of_kafka_python, consumer.poll(TIMEOUT_S * 1000).get(where, ()))
+                # It waits for a record also if only the markers of transactions are left.
+                found += map(_of_kafka_python, consumer.poll(_POLL_MS).get(where, ()))
             return found
         except kafka.errors.OffsetOutOfRangeError as error:
             raise Refused("OFFSET_OUT_OF_RANGE") from error
