@@ -77,6 +77,9 @@ def acls_of(wanted: Wanted) -> dict[ResourcePattern, list[Acl]]:
         )
     if not wanted.allowed and not wanted.denied:
         raise UsageError("nothing says for whom", cure="--allow-principal User:NAME or --deny-principal")
+    for principal in (*wanted.allowed, *wanted.denied):
+        if principal.find(":") < 1:
+            raise UsageError(f"{principal!r} is no principal", cure=f"User:{principal.strip(':')}")
     found: dict[ResourcePattern, list[Acl]] = {}
     for kind, name, operations in _operations(wanted):
         pattern = ResourcePattern(kind, name, wanted.pattern_type)

@@ -48,6 +48,9 @@ _SMALL_FRAME_BYTES: Final = 4096
 _INT32_MAX: Final = (1 << 31) - 1
 _USED_PART_OF_LOGIN: Final = 0.85
 
+# A broker that wants a login tells its versions, and closes the connection at any other request.
+_LOGIN: Final = "if that port needs a login: security.protocol, sasl.mechanism and sasl.jaas.config"
+
 SYSTEM_BUFFER: Final = -1
 """The size of a socket's buffer is left to the operating system."""
 
@@ -84,6 +87,7 @@ class Channel:
     _correlation_id: int = field(default=0, init=False)
     _kept: bytearray = field(default_factory=bytearray, init=False)
     _renewal_s: float | None = field(default=None, init=False)
+    _first_id: int = field(default=-1, init=False)  # of the first request after the versions
 
     def __enter__(self) -> Self:
         self.connect()
@@ -116,6 +120,7 @@ class Channel:
             if self.tls is None:
                 error.cure = "if that port is for TLS, security.protocol=SSL"
             raise
+        self._first_id = self._correlation_id + 1
         self._log_in()
 
     def _log_in(self) -> None:
@@ -318,7 +323,8 @@ class Channel:
             received = self._socket_until(deadline_s).recv_into(rest)
         if not received:
             self.close()
-            raise ConnectionLostError(f"{self} closed the connection")
+            is_refused = self.authenticate is None and self._correlation_id == self._first_id
+            raise ConnectionLostError(f"{self} closed the connection", cure=_LOGIN if is_refused else None)
         return received
 
     def _socket_until(self, deadline_s: float) -> socket.socket:

@@ -202,6 +202,23 @@ def test_a_peer_that_closes_is_a_lost_connection():
         assert not channel.connected
 
 
+def test_a_connection_that_is_closed_at_the_first_request_may_need_a_login():
+    with (
+        peer(versions, lambda frame: None) as port,
+        Channel("127.0.0.1", port) as channel,
+        pytest.raises(ConnectionLostError) as lost,
+    ):
+        channel.exchange(ApiKey.METADATA, 9, (b"",))
+    cure = "if that port needs a login: security.protocol, sasl.mechanism and sasl.jaas.config"
+    assert lost.value.cure == cure
+    answered = [versions, lambda frame: framed(frame[4:8] + b"\0"), lambda frame: None]
+    with peer(*answered) as port, Channel("127.0.0.1", port) as channel:
+        channel.exchange(ApiKey.METADATA, 9, (b"",))
+        with pytest.raises(ConnectionLostError) as later:
+            channel.exchange(ApiKey.METADATA, 9, (b"",))
+    assert later.value.cure is None
+
+
 def test_a_peer_that_does_not_answer_is_a_timeout_after_which_the_channel_is_closed():
     with peer(versions, lambda frame: b"") as port, Channel("127.0.0.1", port) as channel:
         started_s = time.monotonic()

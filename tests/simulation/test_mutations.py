@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 import pytest
 
 from tests.simulation.generation import schedule
@@ -10,10 +12,21 @@ from tests.simulation.run import run
 
 SEEDS = 1000
 
+TRIED_FIRST = {
+    "a lost wake-up of markers that pause": 67,
+    "a shrink of the ISR applied early": 73,
+    "a transaction coordinator that answers before replication": 25,
+    "an ISR answer of an older version applied": 72,
+    "markers of a replaced transaction coordinator": 62,
+    "no fencing by leader epoch": 24,
+}
+"""Schedules that have found defects which many others do not find. They only save time."""
+
 
 @pytest.mark.parametrize("name", sorted(MUTATIONS))
 def test_a_defect_is_found(name: str) -> None:
     with MUTATIONS[name]():
-        found = next((seed for seed in range(SEEDS) if run(schedule(seed)).failure is not None), None)
+        seeds = chain(filter(None, [TRIED_FIRST.get(name)]), range(SEEDS))
+        found = next((seed for seed in seeds if run(schedule(seed)).failure is not None), None)
     assert found is not None, f"{SEEDS} schedules do not find: {name}"
     assert run(schedule(found)).failure is None, "the schedule fails without the defect, too"

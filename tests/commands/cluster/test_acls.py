@@ -192,6 +192,8 @@ def test_both_sides_have_their_own_hosts() -> None:
         Wanted(((AclResourceType.GROUP, "g"),), allowed=("User:a",), producer=True),
         Wanted(((AclResourceType.TOPIC, "t"),), allowed=("User:a",), consumer=True),
         Wanted(((AclResourceType.TOPIC, "t"),), allowed=("User:a",), idempotent=True),
+        Wanted(((AclResourceType.TOPIC, "t"),), allowed=("User:a", "b")),
+        Wanted(((AclResourceType.TOPIC, "t"),), denied=(":b",)),
     ],
 )
 def test_what_is_missing_is_said(wrong: Wanted) -> None:
