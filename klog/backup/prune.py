@@ -72,6 +72,11 @@ class PrunePlan:
     objects: dict[str, int]
 
     @property
+    def removes_something(self) -> bool:
+        """Whether there is anything to remove."""
+        return bool(self.removed or self.objects)
+
+    @property
     def freed_bytes(self) -> int:
         """The bytes of the objects."""
         return sum(self.objects.values())

@@ -23,6 +23,7 @@ from tests.storage.partition_copies import contents
 ASKS = {
     "acls remove",
     "adopt",
+    "backup prune",
     "clean",
     "cluster unregister",
     "convert",

@@ -199,6 +199,7 @@ def verify_backups(
 @app.command("prune")
 def prune_backups(
     repository: Place,
+    output: OutputOptions,
     keep_last: int | None = optional(None, "Keep the newest N backups.", metavar="N", least=1),
     keep_daily: int | None = optional(
         None, "Keep the newest backup of each of the last N days that have one.", metavar="N", least=1
@@ -236,7 +237,8 @@ def prune_backups(
     grace_ms = checked_grace(parse_span("--grace", grace), alone=no_runs)
     opened = _open(repository)
     plan = plan_prune(opened, rules, now_ms, grace_ms)
-    if not quiet:
+    shows = output.for_people and not quiet
+    if shows:
         for manifest in plan.removed:
             print_line(f"{'would remove' if dry_run else 'removes'} backup {manifest.id}")
         young = f", {len(plan.young)} of them for their age" if plan.young else ""
@@ -245,8 +247,16 @@ def prune_backups(
             f"{count_of(len(plan.kept), 'backup')} kept{young}; "
             f"{count_of(len(plan.removed), 'backup')} and {objects} to remove"
         )
-    if dry_run or not (plan.removed or plan.objects):
-        return
-    if not confirmed("Remove them?", yes=yes):
-        raise typer.Exit(1)
-    prune(opened, plan, lambda _name: None)
+    if plan.removes_something and not dry_run:
+        if not confirmed("Remove them?", yes=yes):
+            raise typer.Exit(1)
+        prune(opened, plan, lambda _name: None)
+    if not output.for_people:
+        removed: list[dict[str, object]] = [
+            {"kind": "backup", "name": each.id, "size_bytes": None} for each in plan.removed
+        ]
+        removed += [
+            {"kind": "object", "name": name, "size_bytes": size} for name, size in plan.objects.items()
+        ]
+        rows = [{**each, "removed": not dry_run} for each in removed]
+        output.show(rows, fields=("kind", "name", "size_bytes", "removed"))
