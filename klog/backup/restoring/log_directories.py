@@ -17,6 +17,7 @@ from klog.backup.restoring.state_records import committed_offsets, transaction_s
 from klog.backup.restoring.target import RestoreTarget
 from klog.coordinator.groups.coordinator import CONSUMER_OFFSETS
 from klog.formats.names import FileKind, TopicPartition
+from klog.jobs.threads import side_by_side
 from klog.kernel.batch_builder import RecordData, build_batch
 from klog.storage.files.file_system_sync import can_sync_file_system, sync_file_system
 from klog.storage.files.files import storage_error
@@ -51,10 +52,12 @@ def write_log_directories(
     target: RestoreTarget,
     layout: Layout,
     *,
+    jobs: int = 1,
     finish: Finish | None = None,
     on_bytes: OnBytes | None = None,
 ) -> Written:
-    """Fill the target. `finish` is called when all partitions are there, to add the metadata.
+    """Fill the target, with `jobs` partitions at a time. `finish` is called when all are there, to add the
+    metadata. `on_bytes` may be called by several threads.
 
     Raises `UsageError` (the target holds something else), `StorageError`, `FormatError`. What was done stays,
     and the next call with the same plan goes on.
@@ -62,7 +65,7 @@ def write_log_directories(
     target.begin()
     paths = {broker_id: target.guard(name) for broker_id, name in layout.directories.items()}
     writing = _Writing(source, plan, layout, target, paths, on_bytes)
-    written = writing.partitions()
+    written = writing.partitions(jobs)
     for broker_id, path in paths.items():
         _write_checkpoints(
             path, {each: made for each, made in written.items() if broker_id in layout.replicas[each]}
@@ -101,17 +104,20 @@ class _Writing:
         self._unsynced: dict[str, Any] = {}
         self._unsynced_bytes = 0
 
-    def partitions(self) -> dict[TopicPartition, WrittenPartition]:
+    def partitions(self, jobs: int) -> dict[TopicPartition, WrittenPartition]:
         """Write all partitions that are not done."""
         written = {}
+        due = []
         for planned in self._plan.partitions:
             done = self._target.done.get(str(planned.target))
             if done is None:
-                written[planned.target] = made = self._write(planned)
-                self._note(planned.target, made)
+                due.append(planned)
             else:
                 written[planned.target] = WrittenPartition(*done)
                 self._advance(planned.size_bytes)
+        for planned, made in zip(due, side_by_side(jobs, self._write, due), strict=True):
+            written[planned.target] = made
+            self._note(planned.target, made)
         self._commit()
         return written
 

@@ -16,8 +16,10 @@ from klog.backup.moment.values import EndRule, PartitionCut, PartitionHistory
 from klog.backup.moment.view import PartitionView
 from klog.backup.restoring.batches import PieceSource, read_batches
 from klog.backup.restoring.state_records import transaction_records, transaction_states
+from klog.coordinator.transactions.records import TransactionRecord
 from klog.formats.errors import UsageError
 from klog.formats.names import TopicPartition
+from klog.jobs.threads import side_by_side
 
 OnBytes = Callable[[int], None]
 
@@ -77,24 +79,28 @@ def plan_restore(
     *,
     wanted: Callable[[str], bool],
     names: Mapping[str, str],
+    jobs: int = 1,
     on_bytes: OnBytes | None = None,
 ) -> RestorePlan:
     """What comes back of `views`: the topics that are `wanted`, under new `names`.
 
     Partitions of other topics take part in finding the cut, as a transaction may be in them. `moment_ms` is
-    the moment in ms.
+    the moment in ms. `jobs` partitions are read at a time; `on_bytes` may be called by several threads.
     """
     decisions = Decisions()
     histories: dict[TopicPartition, PartitionHistory] = {}
     sizes: dict[TopicPartition, int] = {}
-    for view in views:
-        histories[view.partition], sizes[view.partition] = _history(source, view, moment, decisions, on_bytes)
+    rules = [(view, rule_of(view, moment)) for view in views]
+    read = side_by_side(jobs, lambda each: _read(source, *each, on_bytes), rules)
+    for view, found in zip(views, read, strict=True):
+        histories[view.partition], sizes[view.partition] = found.history, found.size_bytes
+        for decided in found.records:
+            decisions.add(view.partition, *decided)
     ends = ConsistentEnds(histories, decisions)
     fenced: dict[int, int] = {}
     for view in views:
         if view.partition.topic == TRANSACTION_TOPIC and wanted(TRANSACTION_TOPIC):
-            found = read_batches(source, view.parts, ends.ends[view.partition])
-            states = transaction_states(found)
+            states = transaction_states(read_batches(source, view.parts, ends.ends[view.partition]))
             fenced |= fenced_epochs(states.values())
     cuts = ends.cut(moment_ms, fenced)
     planned = [
@@ -110,25 +116,31 @@ def plan_restore(
     return RestorePlan(tuple(planned), moment_ms)
 
 
-def _history(
-    source: PieceSource,
-    view: PartitionView,
-    moment: Moment,
-    decisions: Decisions,
-    on_bytes: OnBytes | None,
-) -> tuple[PartitionHistory, int]:
-    """The history of a partition, and about how many bytes lie before its end by time."""
-    reader = HistoryReader(rule_of(view, moment))
-    is_state = view.partition.topic == TRANSACTION_TOPIC
+@dataclass(slots=True)
+class _Read:
+    """The history of a partition, about how many bytes lie before its end by time, and the records of a
+    partition of `__transaction_state` with the offsets of their batches.
+    """
+
+    history: PartitionHistory
+    size_bytes: int
+    records: list[tuple[int, int, TransactionRecord]]
+
+
+def _read(source: PieceSource, view: PartitionView, rule: EndRule, on_bytes: OnBytes | None) -> _Read:
+    reader = HistoryReader(rule)
+    records = []
     size_bytes = 0
     for rows in read_batches(source, view.parts):
         reader.follow(rows.data, rows.table, rows.first, rows.last)
         if not reader.has_ended:
             size_bytes += len(rows.span())
-        if is_state:
-            for offset, end, _, record in transaction_records(rows):
-                if record is not None:
-                    decisions.add(view.partition, offset, end, record)
+        if view.partition.topic == TRANSACTION_TOPIC:
+            records += [
+                (offset, end, record)
+                for offset, end, _, record in transaction_records(rows)
+                if record is not None
+            ]
         if on_bytes is not None:
             on_bytes(len(rows.span()))
-    return reader.finish(view.complete_ms, view.log_start_offset), size_bytes
+    return _Read(reader.finish(view.complete_ms, view.log_start_offset), size_bytes, records)

@@ -83,7 +83,11 @@ def select(repository: Repository, request: RestoreRequest) -> Selected:
 
 
 def plan_of(
-    repository: Repository, request: RestoreRequest, selected: Selected, on_bytes: OnBytes | None = None
+    repository: Repository,
+    request: RestoreRequest,
+    selected: Selected,
+    on_bytes: OnBytes | None = None,
+    jobs: int = 1,
 ) -> RestorePlan:
     """The plan for what was selected. Raises `UsageError`, `StorageError`, `FormatError`."""
     return plan_restore(
@@ -93,6 +97,7 @@ def plan_of(
         selected.moment_ms,
         wanted=request.wants,
         names=request.names,
+        jobs=jobs,
         on_bytes=on_bytes,
     )
 

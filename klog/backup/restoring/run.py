@@ -42,6 +42,7 @@ class TargetOptions:
     brokers: tuple[int, ...] = ()
     replication_factor: int = 1
     open_tree: Callable[[], MetadataStore] | None = None
+    jobs: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,13 @@ def run_restore(
         losses.extend(_write_metadata(found.cluster, target.path, options, is_single=len(brokers) == 1))
 
     written = write_log_directories(
-        RepositoryPieces(repository), plan, target, layout, finish=finish, on_bytes=on_bytes
+        RepositoryPieces(repository),
+        plan,
+        target,
+        layout,
+        jobs=options.jobs,
+        finish=finish,
+        on_bytes=on_bytes,
     )
     directories = {broker: os.path.join(target.path, name) for broker, name in names.items()}
     return Restored(written, directories, tuple(losses))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from klog.commands.shared.output import OutputOptions
 from klog.commands.shared.tables import Row
 from klog.commands.shared.terminal import count_of, progress
 from klog.formats.errors import UsageError
+from klog.jobs.cores import available_cores
 
 if TYPE_CHECKING:
     from klog.backup.restoring.plan import PlannedPartition, RestorePlan
@@ -99,6 +101,9 @@ class PlaceOptions:
         "Write the metadata into this empty ZooKeeper [default: klog's own tree, for one broker].",
         metavar="HOST:PORT/CHROOT",
     )
+    jobs: int | None = optional(
+        None, "Work on so many partitions at a time [default: the number of cores].", "--jobs", "-j", least=1
+    )
 
     def target(self) -> TargetOptions:
         """The target that the options name. Raises UsageError."""
@@ -113,7 +118,13 @@ class PlaceOptions:
             _broker_ids(self.brokers),
             self.replication_factor,
             None if self.zookeeper is None else _opening(self.zookeeper),
+            self.jobs_or_cores,
         )
+
+    @property
+    def jobs_or_cores(self) -> int:
+        """How many partitions are worked on at a time."""
+        return self.jobs or available_cores()
 
 
 def restore(
@@ -154,7 +165,7 @@ def restore(
     selected = select(opened, request)
     begin_s = time.monotonic()
     with progress("Planning", selected.size_bytes, quiet=quiet) as advance:
-        plan = plan_of(opened, request, selected, advance)
+        plan = plan_of(opened, request, selected, _alone(advance), place.jobs_or_cores)
     read_s = time.monotonic() - begin_s
     rows = [_row(each, text=output.for_people) for each in plan.partitions]
     if output.for_people and not quiet:
@@ -165,10 +176,21 @@ def restore(
     from klog.backup.restoring.run import run_restore
 
     with progress("Restoring", plan.size_bytes, quiet=quiet) as advance:
-        restored = run_restore(opened, plan, selected.manifest, target, advance)
+        restored = run_restore(opened, plan, selected.manifest, target, _alone(advance))
     if not output.for_people:
         output.show(rows)
     _say_what_came(plan, restored, quiet=quiet or not output.for_people)
+
+
+def _alone(advance: Callable[[int], None]) -> Callable[[int], None]:
+    """The same for several threads."""
+    lock = threading.Lock()
+
+    def locked(size_bytes: int) -> None:
+        with lock:
+            advance(size_bytes)
+
+    return locked
 
 
 def _row(planned: PlannedPartition, *, text: bool) -> Row:
