@@ -17,6 +17,7 @@ from tests.backup.transactional_load import INPUT, PARTITIONS, TOPIC
 from tests.commands.running import Run, runner
 from tests.peers import KafkaPeer
 from tests.peers.broker import ZooKeeperBroker
+from tests.peers.zookeeper import ZooKeeperServer
 
 TIMEOUT_S = 30
 
@@ -110,3 +111,29 @@ def test_kafka_starts_on_a_restored_directory_without_recovery(
         text = broker.log_path.read_text()
     assert "since clean shutdown file was found" in text
     assert not re.search("Recovering|rebuilding index|Corrupt|Found invalid", text), text
+
+
+@pytest.mark.kafka
+def test_kafka_starts_with_the_metadata_that_was_restored_into_zookeeper(
+    recorded: Recorded, klog_command: Run, tmp_path: Path, kafka3: KafkaPeer
+) -> None:
+    path, copy = tmp_path / "restored", tmp_path / "copy"
+    work = tmp_path / "kafka"
+    work.mkdir()
+    with ZooKeeperServer(tmp_path / "zookeeper", kafka3) as zookeeper:
+        connect = f"{zookeeper.hosts}/restored"
+        words = ("--topic", f"{TOPIC}|__.*", "--brokers", 0, "--zookeeper", connect)
+        restored_by_command(recorded, klog_command, path, *words)
+        shutil.copytree(path, copy)
+        config = {
+            "log.dirs": str(path),
+            "zookeeper.connect": connect,
+            "offsets.topic.num.partitions": 3,
+            "transaction.state.log.num.partitions": 2,
+        }
+
+        with ZooKeeperBroker(work, config) as broker:
+            require_clients_go_on(broker.bootstrap, copy)
+            text = broker.log_path.read_text()
+    assert "since clean shutdown file was found" in text
+    assert not re.search("Recovering|rebuilding index|Corrupt|Found invalid", text)
