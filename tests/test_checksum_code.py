@@ -147,18 +147,17 @@ def test_a_module_that_computes_checksums_confirms_them_or_only_writes() -> None
     only_write = {
         "convert/batches.py",
         "kernel/batch_builder.py",
-        "protocol/_commit_run.pyx",
         "replicas/fingerprints.py",
         "kernel/_conversion.pyx",
         "kernel/message_builder.py",
-        # What it does not take is checked again in `storage/log/validation.py`.
-        "protocol/_produce_run.pyx",
+        # What `_produce_run.pyx` does not take is checked again in `storage/log/validation.py`.
+        "protocol/_frame_run.pxi",
     }
     imports = re.compile(r"from klog\.formats\.checksums import (.*crc32.*)")
     found = {
         str(path.relative_to(PACKAGE)): match[1]
-        for path in [*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.pyx")]
-        if (match := imports.search(path.read_text())) is not None
+        for path in PACKAGE.rglob("*.p[yx]*")
+        if path.suffix in (".py", ".pyx", ".pxi") and (match := imports.search(path.read_text())) is not None
     }
     assert {name for name, imported in found.items() if "confirm" not in imported} == only_write
 
