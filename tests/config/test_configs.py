@@ -113,9 +113,9 @@ def test_a_broker_id_may_be_set_by_its_newer_name() -> None:
 
 
 def test_a_config_that_klog_does_not_support_is_reported_only_if_it_is_set() -> None:
-    asked = {"authorizer.class.name": "x.Y", "process.roles": "broker", "zookeeper.set.acl": " True"}
+    asked = {"authorizer.class.name": "x.Y", "process.roles": "broker", "zookeeper.ssl.crl.enable": " True"}
     assert without_effect(BrokerConfig(asked)).keys() == asked.keys()
-    unasked = {"authorizer.class.name": "", "process.roles": "", "zookeeper.set.acl": "false"}
+    unasked = {"authorizer.class.name": "", "process.roles": "", "zookeeper.ssl.crl.enable": "false"}
     assert without_effect(BrokerConfig(unasked)) == {}
 
 
