@@ -23,6 +23,7 @@ from klog.formats.errors import (
     StorageError,
     UnsupportedFormatError,
 )
+from klog.formats.fixed_fields import run
 from klog.formats.meta_properties import MetaProperties
 from klog.formats.metadata_records import RECORDS
 from klog.formats.names import FileKind, FileState, parse_file
@@ -35,7 +36,7 @@ from klog.storage.reading.values import Record
 _Parsed = TypeVar("_Parsed")
 
 METADATA_DIRECTORY: Final = "__cluster_metadata-0"
-_SIZE_END: Final = 12
+_FRAME: Final = run("RecordBatch").through("batchLength")
 _SKIP: Final = "a later Kafka wrote it; --skip-unknown leaves out such records"
 
 
@@ -238,6 +239,7 @@ def _is_torn(path: str, position_bytes: int) -> bool:
     with open_for_reading(path) as file:
         file.seek(position_bytes)
         rest = file.read()
-    if len(rest) < _SIZE_END or not any(rest):
+    if len(rest) < _FRAME.size or not any(rest):
         return True
-    return _SIZE_END + int.from_bytes(rest[8:_SIZE_END], "big", signed=True) >= len(rest)
+    *_, length_bytes = _FRAME.unpack_from(rest)
+    return _FRAME.size + int(length_bytes) >= len(rest)

@@ -15,6 +15,7 @@ RUN = "run `python -m klog.formats.derive`"
 # Formats that are not of Kafka's files, and what a derived format is completed with.
 NOT_OF_FILES = {
     "client/consumer_protocol.py": "the wire: subscriptions and assignments",
+    "cluster_metadata/zookeeper_tree.py": "what ZooKeeper computes a digest of",
     "commands/kafka_tools/deserialisers.py": "values of records",
     "commands/kafka_tools/dump_log/messages.py": "Java's UUID",
     "commands/kafka_tools/dump_log/parsers.py": "values of records",
