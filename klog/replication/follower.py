@@ -10,7 +10,8 @@ from typing import Final, NamedTuple
 
 UNKNOWN_OFFSET: Final = -1
 UNKNOWN_EPOCH: Final = -1
-NEVER_MS: Final = -(1 << 62)  # before any time that a clock shows
+NEVER_MS: Final = -(1 << 62)
+"""A time before any that a clock shows."""
 
 
 class FollowerState(NamedTuple):

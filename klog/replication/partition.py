@@ -14,7 +14,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Final, Protocol
 from uuid import UUID
 
 from klog.formats.errors import KlogError
@@ -31,9 +31,12 @@ from klog.storage.log.partition_log import AppendInfo, PartitionLog
 from klog.storage.log.reading import Read
 from klog.storage.log.verification import UNCHECKED
 
-CONSUMER = -1
-ALL_IN_SYNC = -1  # as acks
-_HIGH_WATERMARK = -1  # as the offset of DeleteRecords
+CONSUMER: Final = -1
+"""The replica id of a consumer."""
+ALL_IN_SYNC: Final = -1
+"""The acks of a producer that waits for all in-sync replicas."""
+# The offset of DeleteRecords that means the high watermark.
+_HIGH_WATERMARK: Final = -1
 
 
 class Replicas(Protocol):
