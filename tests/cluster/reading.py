@@ -25,8 +25,21 @@ _OLD_METADATA: Final = (
 
 
 def check(world: Cluster, written: Written) -> None:
-    """Checks that exactly these records are served."""
-    found = read_all(world, written)
+    """Checks that exactly these records are served.
+
+    A new leader serves the last records only when it knows how far its followers are, and a reader takes its
+    high watermark for the end until then.
+    """
+    reads: list[Written] = []
+
+    def is_read_to_the_end() -> bool:
+        reads.append(read_all(world, written))
+        return all(max(records) in reads[-1][partition] for partition, records in written.items() if records)
+
+    eventually(
+        is_read_to_the_end, problem=lambda: "the last acknowledged record of a partition has not been served"
+    )
+    found = reads[-1]
     assert found == written, "; ".join(
         f"{partition} at {offset}: {found[partition].get(offset)} is served,"
         f" {records.get(offset)} is acknowledged"
