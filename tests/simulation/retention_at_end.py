@@ -31,8 +31,7 @@ def check_retention(world: World) -> None:
     ends = {log: log.log_end_offset for log in logs}
     for broker in world.brokers.values():
         broker.wall_ahead_ms += _LATER_MS
-    wait_ms = RETENTION_MS + _REACHES_FOLLOWERS_MS
-    world.scheduler.run_until(world.scheduler.now_us + wait_ms * US_PER_MS)
+    _go_on(world, RETENTION_MS + _REACHES_FOLLOWERS_MS)
     for broker in world.brokers.values():
         for key, partition in broker.replicas.partitions.items():
             who = f"b{broker.broker_id}: {key[0]}-{key[1]}"
@@ -40,11 +39,25 @@ def check_retention(world: World) -> None:
             # Otherwise a marker has come, which is young.
             if ends.get(partition.log) == partition.log.log_end_offset:
                 _check_age(world, partition.log, who)
-            leader = world.brokers[partition.state.leader].replicas.partitions[key].log
-            assert partition.log.log_start_offset >= leader.log_start_offset, (
-                f"b{broker.broker_id} keeps {key} from {partition.log.log_start_offset} on, its leader from"
-                f" {leader.log_start_offset} on"
-            )
+    if _kept_longer(world):
+        # A preferred leader was elected just now, and has not answered its followers yet.
+        _go_on(world, _REACHES_FOLLOWERS_MS)
+    assert not _kept_longer(world), _kept_longer(world)
+
+
+def _go_on(world: World, for_ms: int) -> None:
+    world.scheduler.run_until(world.scheduler.now_us + for_ms * US_PER_MS)
+
+
+def _kept_longer(world: World) -> str:
+    """A replica that has records that its leader has deleted; empty if there is none."""
+    for broker in world.brokers.values():
+        for key, partition in broker.replicas.partitions.items():
+            start = partition.log.log_start_offset
+            led_from = world.brokers[partition.state.leader].replicas.partitions[key].log.log_start_offset
+            if start < led_from:
+                return f"b{broker.broker_id} keeps {key} from {start} on, its leader from {led_from} on"
+    return ""
 
 
 def _check_log(world: World, log: PartitionLog, who: str) -> None:
