@@ -129,6 +129,7 @@ class _Run:
         self._problems: list[Problem] = []
         self._cluster_id: str | None = None
         self._base: str | None = None
+        self._base_metadata: StoredObject | None = None
         self._states = _StateWriter(repository, self._writer)
 
     def close(self) -> None:
@@ -192,6 +193,7 @@ class _Run:
             try:
                 manifest = self._repository.manifest(identifier)
                 self._base, self._cluster_id = identifier, manifest.cluster_id
+                self._base_metadata = manifest.metadata
                 return self._repository.partitions(manifest)
             except FormatError as error:
                 self._problems.append(Problem(None, str(error)))
@@ -345,8 +347,9 @@ class _Run:
         return name, {}
 
     def _metadata(self) -> StoredObject | None:
+        """The metadata that was given, or that of the backup before."""
         data = self._options.metadata
-        return None if data is None else self._repository.put_metadata(data)
+        return self._base_metadata if data is None else self._repository.put_metadata(data)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from klog.backup.reading import open_backups
+from klog.cluster_metadata import json_form
+from klog.cluster_metadata.model import Cluster
 from tests import corpora
 from tests.commands.running import Run, runner
 from tests.export.logs import batch, replica, write_segment
@@ -176,3 +179,24 @@ def test_a_repository_of_a_newer_klog_is_not_touched(klog: Run, logs: Path, tmp_
 
     assert done.code == 1
     assert f"{info}: has version 2 of the format (use a klog that is not older" in done.err
+
+
+def test_the_metadata_is_kept_and_carried_over(klog: Run, logs: Path, tmp_path: Path) -> None:
+    metadata = tmp_path / "cluster.json"
+    cluster = Cluster(cluster_id="abc", features={"kraft.version": 1})
+    metadata.write_bytes(json_form.encode(cluster))
+    made = [backup(klog, logs, "--to", tmp_path / "r", "--metadata", metadata)]
+    made.append(backup(klog, logs, "--to", tmp_path / "r"))
+
+    repository = open_backups(str(tmp_path / "r"))
+    for each in made:
+        stored = repository.manifest(each["id"]).metadata
+        assert stored is not None
+        assert json_form.decode(repository.read_stored(stored)) == cluster
+
+
+def test_metadata_that_cannot_be_read_ends_the_run(klog: Run, logs: Path, tmp_path: Path) -> None:
+    (tmp_path / "cluster.json").write_text("{}")
+    done = klog("backup", "run", logs, "--to", tmp_path / "r", "--metadata", tmp_path / "cluster.json")
+    assert (done.code, done.out) == (1, "")
+    assert "cluster.json" in done.err

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib.metadata import version
-from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from klog.commands.offline.backing.rows import result_row, result_text
@@ -54,9 +52,12 @@ class RunningOptions:
         "Take records above the high watermark of a running broker, too. A leader that fails may lose them.",
         panel=_PANEL,
     )
-    metadata: Path | None = optional(
-        None, "The cluster's metadata in klog's JSON form, to be kept with the backup.", metavar="FILE"
+    metadata: str | None = optional(
+        None,
+        "Keep the cluster's metadata with the backup: any source that klog metadata show reads.",
+        metavar="SOURCE",
     )
+    secrets: bool = flag("Keep passwords and credentials of the metadata, too.")
     quiet: bool = flag("Show no progress and no summary.", "--quiet", "-q")
 
     def patterns(self) -> tuple[str, ...]:
@@ -113,7 +114,6 @@ def _options(running: RunningOptions, shown: LateProgress) -> RunOptions:
     from klog.backup.run import RunOptions
     from klog.export.options_parsing import parse_size_bytes
     from klog.storage.cleaner.throttle import Throttle
-    from klog.storage.files.files import read_whole
 
     throttle = None
     if running.throttle is not None:
@@ -130,10 +130,19 @@ def _options(running: RunningOptions, shown: LateProgress) -> RunOptions:
         patterns=running.patterns(),
         jobs=running.jobs,
         log_end=running.log_end,
-        metadata=None if running.metadata is None else read_whole(os.fspath(running.metadata)),
+        metadata=None if running.metadata is None else _metadata(running.metadata, secrets=running.secrets),
         on_total=shown.begin,
         on_bytes=on_bytes,
     )
+
+
+def _metadata(source: str, *, secrets: bool) -> bytes:
+    """The cluster's metadata in its JSON form. Raises `KlogError`."""
+    from klog.cluster_metadata import json_form
+    from klog.cluster_metadata.forms import raise_problem
+    from klog.cluster_metadata.sources import read_source
+
+    return json_form.encode(read_source(source, raise_problem).cluster, secrets=secrets)
 
 
 class LateProgress:
