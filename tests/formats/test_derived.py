@@ -14,6 +14,7 @@ RUN = "run `python -m klog.formats.derive`"
 
 # Formats that are not of Kafka's files, and what a derived format is completed with.
 NOT_OF_FILES = {
+    "backup/packing.py": "the seekable format of zstd",
     "client/consumer_protocol.py": "the wire: subscriptions and assignments",
     "cluster_metadata/zookeeper_tree.py": "what ZooKeeper computes a digest of",
     "commands/kafka_tools/deserialisers.py": "values of records",
