@@ -186,16 +186,13 @@ def test_a_tree_with_the_nodes_that_brokers_make_at_their_start_is_empty() -> No
     assert read(tree) == cluster
 
 
-def test_a_node_with_data_or_a_used_counter_is_not_empty() -> None:
-    for change in (
-        lambda tree: tree.set("/latest_producer_id_block", b"x"),
-        lambda tree: tree.set("/brokers/seqid", b""),
-    ):
-        tree = empty_tree()
-        create_persistent_nodes(tree)
-        change(tree)
-        with pytest.raises(StorageError, match="not empty"):
-            tree_output.write(tree, Cluster(cluster_id="x"))
+@pytest.mark.parametrize(("path", "data"), [("/latest_producer_id_block", b"x"), ("/brokers/seqid", b"")])
+def test_a_node_with_data_or_a_used_counter_is_not_empty(path: str, data: bytes) -> None:
+    tree = empty_tree()
+    create_persistent_nodes(tree)
+    tree.set(path, data)
+    with pytest.raises(StorageError, match="not empty"):
+        tree_output.write(tree, Cluster(cluster_id="x"))
 
 
 def test_a_cluster_without_its_secrets_is_not_written() -> None:

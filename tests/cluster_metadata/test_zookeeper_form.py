@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import shutil
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import construct as c
 import pytest
+from hypothesis import given, settings
 
 from klog.cluster_metadata import tree_form, tree_output, zookeeper_form
 from klog.cluster_metadata.model import Cluster
 from klog.cluster_metadata.zookeeper_tree import FileTree
 from klog.formats import zookeeper_files as z
 from klog.formats.errors import CorruptRecordError, FormatError, StorageError, UnsupportedFormatError
-from klog.metadata.store import Check, Create, Delete, SetData
+from klog.metadata.store import Check, Create, Delete, Operation, SetData
 from klog.metadata.zookeeper import ZooKeeperStore
 from tests.cluster_metadata.trees import live_tree
+from tests.cluster_strategies import clusters
 from tests.peers import KafkaPeer
 from tests.peers.zookeeper import ZooKeeperServer
 
@@ -85,6 +88,41 @@ def test_the_files_of_a_killed_server_say_what_it_said(server: ZooKeeperServer, 
     reading = zookeeper_form.read([str(tmp_path / "server" / "data")])
     assert reading.cluster == live.cluster
     assert reading.cluster.controller_epoch == 7
+    assert reading.notes == ()
+
+
+# --- files of any cluster ---
+
+
+def log_file(operations: Iterable[Operation]) -> bytes:
+    """A transaction log, from the first one on, that does these operations."""
+    versions: dict[str, int] = {}
+    data: bytes = z.LogHead.build({"magic": b"ZKLG", "version": 2, "dbid": 0})
+    for zxid, each in enumerate(operations, 1):
+        if isinstance(each, Create):
+            kind, record = z.CREATE, {"acl": [], "ephemeral": False, "parentCVersion": -1}
+        else:
+            versions[each.path] = versions.get(each.path, 0) + 1
+            kind, record = z.SET_DATA, {"version": versions[each.path]}
+        assert isinstance(each, Create | SetData)
+        head = {"session": 1, "cxid": zxid, "zxid": zxid, "timeMs": 1_000 + zxid, "type": kind}
+        body = z.TransactionHead.build(head) + z.RECORDS[kind].build(
+            {"path": each.path, "data": each.data, **record}
+        )
+        entry = {"checksum": zlib.adler32(body), "transaction": body, "end": z.END_OF_ENTRY}
+        data += z.LogEntry.build(entry)
+    return data + bytes(64)
+
+
+@settings(max_examples=25)
+@given(clusters)
+def test_what_a_tree_can_hold_comes_back_equal(cluster: Cluster) -> None:
+    held = tree_output.held(cluster).cluster
+    with TemporaryDirectory() as directory:
+        log = log_file([Create("/brokers"), *tree_output.operations(held)])
+        Path(directory, "log.1").write_bytes(log)
+        reading = zookeeper_form.read([directory])
+    assert reading.cluster == held
     assert reading.notes == ()
 
 
