@@ -159,6 +159,14 @@ def test_off_a_terminal_no_profile_is_removed_without_yes(run: Run, monkeypatch,
     keeps_to_the_rule(run, "profile remove", ["p"], lambda: run("profile", "list", "-o", "json").out)
 
 
+def test_off_a_terminal_no_backup_is_removed_without_yes(run: Run, tmp_path: Path) -> None:
+    place = tmp_path / "backups"
+    for _ in range(2):
+        assert run("backup", "run", Corpus("k39-edge").log_dir().path, "--to", place).code == 0
+    rule = [place, "--keep-last", "1", "--grace", "0s", "--no-runs"]
+    keeps_to_the_rule(run, "backup prune", rule, lambda: run("backup", "list", place, "-o", "json").out)
+
+
 def test_every_command_that_asks_has_a_test_of_the_rule() -> None:
     calls = re.compile(r'keeps_to_the_rule\(\s*\w+, "([a-z -]+)"')
     elsewhere = {

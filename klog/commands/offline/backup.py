@@ -258,5 +258,6 @@ def prune_backups(
         removed += [
             {"kind": "object", "name": name, "size_bytes": size} for name, size in plan.objects.items()
         ]
-        rows = [{**each, "removed": not dry_run} for each in removed]
-        output.show(rows, fields=("kind", "name", "size_bytes", "removed"))
+        result = "could be removed" if dry_run else "removed"
+        rows = [{**each, "result": result, "error": None} for each in removed]
+        output.show(rows, fields=("kind", "name", "size_bytes", "result", "error"))

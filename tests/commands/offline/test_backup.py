@@ -129,7 +129,7 @@ def test_prune_says_what_it_will_remove(klog: Run, logs: Path, tmp_path: Path) -
     would = json.loads(klog(*prune, "--dry-run", "-o", "json").out)
     done = klog(*prune, "--yes", "-o", "json")
     assert done.code == 0
-    assert json.loads(done.out) == [row | {"removed": True} for row in would]
+    assert json.loads(done.out) == [row | {"result": "removed"} for row in would]
     assert ("backup", first["id"]) in [(row["kind"], row["name"]) for row in would]
     [left] = rows(klog("backup", "list", tmp_path / "r", "--json").out)
     assert left["id"] == second["id"]
