@@ -71,7 +71,7 @@ class SimulatedCluster:
     def __init__(self, seed: int, *, producers: int = 3, steps: int = 400, skew_ms: int = 0) -> None:
         self.random = random.Random(seed)
         self.logs: dict[TopicPartition, Log] = {each: Log() for each in (*PARTITIONS, STATE)}
-        self.states: list[tuple[int, TransactionRecord]] = []
+        self.states: list[tuple[int, int, TransactionRecord]] = []
         self.truth: list[Truth] = []
         self.now_ms = 1_000_000
         self._skew = {each: self.random.randint(-skew_ms, skew_ms) for each in self.logs}
@@ -110,7 +110,7 @@ class SimulatedCluster:
             complete = (
                 TransactionState.COMPLETE_COMMIT if transaction.is_commit else TransactionState.COMPLETE_ABORT
             )
-            self._state(producer, complete, [])
+            self._state(producer, complete, [], transaction.decided_ms)
             yield
 
     def _write(self, transaction: Truth, producer: Producer, partition: TopicPartition) -> None:
@@ -123,12 +123,19 @@ class SimulatedCluster:
         offset = log.append(self.now_ms, build_batch(records, fields), count)
         transaction.records.setdefault(partition, []).extend(range(offset, offset + count))
 
-    def _state(self, producer: Producer, state: TransactionState, chosen: list[TopicPartition]) -> None:
-        at_ms = self.now_ms + self._skew[STATE]
-        offset = self.logs[STATE].append(self.now_ms, build_single(at_ms, b"k", b"v"))
-        self.states.append(
-            (offset, TransactionRecord(producer, 60_000, state, frozenset(chosen), at_ms, at_ms))
-        )
+    def _state(
+        self,
+        producer: Producer,
+        state: TransactionState,
+        chosen: list[TopicPartition],
+        updated_ms: int | None = None,
+    ) -> None:
+        """A coordinator takes the time in a completion before it sends the markers."""
+        skew_ms = self._skew[STATE]
+        updated_ms = (self.now_ms if updated_ms is None else updated_ms) + skew_ms
+        offset = self.logs[STATE].append(self.now_ms, build_single(self.now_ms + skew_ms, b"k", b"v"))
+        record = TransactionRecord(producer, 60_000, state, frozenset(chosen), updated_ms, updated_ms)
+        self.states.append((offset, self.now_ms + skew_ms, record))
 
     # -- what a backup knows ---------------------------------------------------------------------------------
 
@@ -143,9 +150,9 @@ class SimulatedCluster:
     def decisions(self, view_ms: int) -> Decisions:
         """The decisions up to a time."""
         found, end = Decisions(), self.logs[STATE].end_at(view_ms)
-        for offset, record in self.states:
+        for offset, written_ms, record in self.states:
             if offset < end:
-                found.add(STATE, offset, offset + 1, record)
+                found.add(STATE, offset, offset + 1, written_ms, record)
         return found
 
     def status(self, partition: TopicPartition, transaction: Truth, end: int, added) -> str | None:  # type: ignore[no-untyped-def]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
 
@@ -11,8 +12,10 @@ from klog.backup.moment.values import Basis
 from klog.backup.restoring.request import RestoreRequest
 from tests.backup.recorded import RUNS, SEED, Recorded, check, restore, without_input
 
+MOMENTS = int(os.environ.get("KLOG_TEST_MOMENTS", "12"))
 
-@pytest.mark.parametrize("number", range(12))
+
+@pytest.mark.parametrize("number", range(MOMENTS))
 def test_any_moment_is_as_the_clients_histories_say(recorded: Recorded, tmp_path: Path, number: int) -> None:
     at_ms = random.Random(SEED + number).randint(recorded.begin_ms + 300, recorded.end_ms)
 

@@ -55,9 +55,15 @@ class Decisions:
         self._logs: dict[int, TopicPartition] = {}
         self._naming: dict[tuple[int, TopicPartition], list[Decision]] = {}
 
-    def add(self, log: TopicPartition, offset: int, end_offset: int, record: TransactionRecord) -> None:
-        """Take the next record of a log, which is in a batch from `offset` to before `end_offset`."""
-        producer_id, at_ms = record.producer.producer_id, record.last_update_ms
+    def add(
+        self, log: TopicPartition, offset: int, end_offset: int, at_ms: int, record: TransactionRecord
+    ) -> None:
+        """Take the next record of a log, which is in a batch from `offset` to before `end_offset`.
+
+        `at_ms` is when it was written. The time inside a completion is not used: coordinators take it before
+        they send the markers.
+        """
+        producer_id = record.producer.producer_id
         self._logs[producer_id] = log
         found = self._of.setdefault(producer_id, [])
         if record.state in _PREPARED:

@@ -119,12 +119,12 @@ def plan_restore(
 @dataclass(slots=True)
 class _Read:
     """The history of a partition, about how many bytes lie before its end by time, and the records of a
-    partition of `__transaction_state` with the offsets of their batches.
+    partition of `__transaction_state` with the offsets of their batches and their times.
     """
 
     history: PartitionHistory
     size_bytes: int
-    records: list[tuple[int, int, TransactionRecord]]
+    records: list[tuple[int, int, int, TransactionRecord]]
 
 
 def _read(source: PieceSource, view: PartitionView, rule: EndRule, on_bytes: OnBytes | None) -> _Read:
@@ -137,8 +137,8 @@ def _read(source: PieceSource, view: PartitionView, rule: EndRule, on_bytes: OnB
             size_bytes += len(rows.span())
         if view.partition.topic == TRANSACTION_TOPIC:
             records += [
-                (offset, end, record)
-                for offset, end, _, record in transaction_records(rows)
+                (offset, end, written_ms, record)
+                for offset, end, written_ms, _, record in transaction_records(rows)
                 if record is not None
             ]
         if on_bytes is not None:

@@ -19,9 +19,10 @@ from klog.kernel.columns import RecordTable
 from klog.storage.cleaner.decoding import decode_one
 
 
-def transaction_records(rows: Rows) -> Iterator[tuple[int, int, str, TransactionRecord | None]]:
-    """The records of `__transaction_state` in batches: where the batch begins and ends, the transactional id,
-    and the record; None if it removes the id. Records of unknown types are left out. Raises `FormatError`.
+def transaction_records(rows: Rows) -> Iterator[tuple[int, int, int, str, TransactionRecord | None]]:
+    """The records of `__transaction_state` in batches: where the batch begins and ends, when the record was
+    written (ms), the transactional id, and the record; None if it removes the id. Records of unknown types
+    are left out. Raises `FormatError`.
     """
     records = RecordTable()
     table = rows.table
@@ -35,14 +36,15 @@ def transaction_records(rows: Rows) -> Iterator[tuple[int, int, str, Transaction
             transactional_id = None if key is None else read_transaction_key(key)
             if transactional_id is not None:
                 record = None if value is None else read_transaction_value(value)
-                yield table.base_offset[row], table.last_offset[row] + 1, transactional_id, record
+                written_ms = records.timestamp[number]
+                yield table.base_offset[row], table.last_offset[row] + 1, written_ms, transactional_id, record
 
 
 def transaction_states(found: Iterable[Rows]) -> dict[str, TransactionRecord]:
     """The last record of each transactional id. Raises `FormatError`."""
     states: dict[str, TransactionRecord] = {}
     for rows in found:
-        for _, _, transactional_id, record in transaction_records(rows):
+        for _, _, _, transactional_id, record in transaction_records(rows):
             if record is None:
                 states.pop(transactional_id, None)
             else:
