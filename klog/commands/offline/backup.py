@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,7 +19,8 @@ from klog.commands.shared.messages import print_error, print_line, print_note
 from klog.commands.shared.option_sets import CommandGroup, argument, flag, optional
 from klog.commands.shared.output import OutputOptions
 from klog.commands.shared.terminal import confirmed, count_of
-from klog.formats.errors import MissingInputError
+from klog.formats.errors import MissingInputError, UsageError
+from klog.replicas.files import is_remote, local_path
 
 if TYPE_CHECKING:
     from klog.backup.repository import Repository
@@ -90,11 +93,24 @@ def run_backups(sources: Sources, to: To, running: RunningOptions, output: Outpu
     from klog.backup.repository import open_or_create
     from klog.backup.store import open_store
 
+    _check_is_apart(to, sources)
     running.patterns()  # bad options are refused before anything is made
     wanted = RepositoryInfo(secrets.token_hex(8), compression=running.compression)
     repository = open_or_create(open_store(to, _retries()), wanted)
     if not run_all(repository, sources, running, output):
         raise typer.Exit(1)
+
+
+def _check_is_apart(place: str, sources: Sequence[str]) -> None:
+    """A broker does not start with other directories in its log directory. Raises `UsageError`."""
+    if is_remote(place):
+        return
+    own = os.path.realpath(local_path(place))
+    for source in sources:
+        above = os.path.realpath(local_path(source))
+        if own == above or own.startswith(os.path.join(above, "")):
+            cure = "choose a directory elsewhere, best on another disk"
+            raise UsageError(f"the repository lies in the source {source}", file=place, cure=cure)
 
 
 @app.command("list")

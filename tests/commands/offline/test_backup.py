@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -147,7 +151,9 @@ def test_young_backups_are_kept(klog: Run, logs: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("run", "{logs}", "--to", "{logs}"), 2, "holds files and is no backup repository"),
+        (("run", "{logs}", "--to", "{logs}"), 2, "the repository lies in the source"),
+        (("run", "{logs}", "--to", "{logs}/backup"), 2, "the repository lies in the source"),
+        (("run", "{repository}/data", "--to", "{logs}"), 2, "holds files and is no backup repository"),
         (("run", "{tmp}/nowhere", "--to", "{tmp}/r"), 1, "is no directory"),
         (("run", "{logs}", "--to", "{tmp}/r", "--topic", "("), 2, "is not a regular expression"),
         (("run", "{logs}", "--to", "{tmp}/r", "--compression", "lzo"), 2, "is not a compression"),
@@ -200,3 +206,26 @@ def test_metadata_that_cannot_be_read_ends_the_run(klog: Run, logs: Path, tmp_pa
     done = klog("backup", "run", logs, "--to", tmp_path / "r", "--metadata", tmp_path / "cluster.json")
     assert (done.code, done.out) == (1, "")
     assert "cluster.json" in done.err
+
+
+def test_runs_go_on_until_they_are_interrupted(logs: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "klog", "backup", "run", str(logs), "--to", str(tmp_path / "r")]
+    with subprocess.Popen(
+        [*command, "--every", "100ms", "--throttle", "1g", "-o", "jsonl"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        made = [json.loads(process.stdout.readline()) for _ in range(2)]
+        (logs / "orders-0").rename(tmp_path / "orders-0")  # a topic is deleted
+        made.append(_first_with(process.stdout, removed=1))
+        process.send_signal(signal.SIGINT)
+        process.communicate()
+    assert process.returncode == 130
+    assert [each["changedPartitions"] for each in made[:2]] in ([2, 0], [2, 2])
+    assert made[2]["partitions"] == 1
+
+
+def _first_with(lines: Iterable[str], *, removed: int) -> dict[str, Any]:
+    return next(row for row in map(json.loads, lines) if row["removedPartitions"] == removed)
