@@ -302,7 +302,7 @@ class AioKafka:
                 while not found or found[-1].offset < end - 1:
                     if await consumer.position(where) == end:
                         break
-                    batches = await consumer.getmany(where, timeout_ms=TIMEOUT_S * 1000)
+                    batches = await consumer.getmany(where, timeout_ms=_POLL_MS)
                     found += [_of_kafka_python(message) for message in batches.get(where, ())]
                 return found
             finally:
