@@ -3,7 +3,8 @@
 Rules: Kafka's `TransactionStateManager` (KIP-98). A transaction is decided by its PrepareCommit or
 PrepareAbort. Its markers follow, and CompleteCommit or CompleteAbort when all are written. Only then can the
 producer's next transaction begin. So the markers of a producer's transactions, with their times, lie in the
-same order as the decisions, and none between two of them belongs to a third.
+same order as the decisions, and none between two of them belongs to a third. This holds as far as the clocks
+of brokers differ by less than half the time between two transactions of a producer.
 """
 
 from __future__ import annotations
