@@ -1,4 +1,4 @@
-"""A TCP proxy between a store and its ZooKeeper server that tests can break."""
+"""A TCP proxy in front of a server, for example between a store and ZooKeeper, that tests can break."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from tests.threads import join, started
 
 
 class Proxy:
-    """Forwards 127.0.0.1:`port` to a server.
+    """Forwards 127.0.0.1:`port` to a server; 0 is any free port.
 
     `cut` breaks every connection, `refuse` rejects new ones, and `lose_next_reply` forwards the next request
     and breaks the connection instead of answering.
     """
 
-    def __init__(self, server_port: int) -> None:
+    def __init__(self, server_port: int, port: int = 0) -> None:
         self._server_port = server_port
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = socket.create_server(("127.0.0.1", port))
         self.port: int = self._listener.getsockname()[1]
         self._lock = threading.Lock()
         self._open: list[socket.socket] = []
