@@ -43,7 +43,9 @@ def _led_logs(world: World) -> list[tuple[TopicPartition, PartitionLog, Committe
         (TopicPartition(*key), partition.log, world.history.of(str(partition.log.topic_id), key[1], key[0]))
         for broker in world.brokers.values()
         for key, partition in broker.replicas.partitions.items()
-        if partition.state.is_leader and key[0] not in INTERNAL
+        if partition.state.is_leader
+        and key[0] not in INTERNAL
+        and not world.is_stray(TopicPartition(*key), broker.broker_id)
     ]
 
 
