@@ -34,7 +34,7 @@ NOT_OF_FILES = {
     "storage/files/lock_holder.py": "a lock of the operating system",
 }
 # Functions of compiled modules that read or write frames, and those that put numbers together.
-WIRE_FUNCTIONS = {"answers", "count_of", "string", "take", "take_topics"}
+WIRE_FUNCTIONS = {"after_head", "answers", "count_of", "string", "take", "take_topics"}
 NUMBERS = {"be64", "put16", "put32", "put64"}
 
 
