@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from klog.formats.names import TopicPartition
+from klog.replication.partition import Partition
 from klog.storage.log.partition_log import PartitionLog
 from tests.simulation.disk import RETENTION_MS
 from tests.simulation.faults import delete_records
@@ -32,13 +35,12 @@ def check_retention(world: World) -> None:
     for broker in world.brokers.values():
         broker.wall_ahead_ms += _LATER_MS
     _go_on(world, RETENTION_MS + _REACHES_FOLLOWERS_MS)
-    for broker in world.brokers.values():
-        for key, partition in broker.replicas.partitions.items():
-            who = f"b{broker.broker_id}: {key[0]}-{key[1]}"
-            _check_log(world, partition.log, who)
-            # Otherwise a marker has come, which is young.
-            if ends.get(partition.log) == partition.log.log_end_offset:
-                _check_age(world, partition.log, who)
+    for broker_id, key, partition in _replicas(world):
+        who = f"b{broker_id}: {key}"
+        _check_log(world, partition.log, who)
+        # Otherwise a marker has come, which is young.
+        if ends.get(partition.log) == partition.log.log_end_offset:
+            _check_age(world, partition.log, who)
     if _kept_longer(world):
         # A preferred leader was elected just now, and has not answered its followers yet.
         _go_on(world, _REACHES_FOLLOWERS_MS)
@@ -51,13 +53,23 @@ def _go_on(world: World, for_ms: int) -> None:
 
 def _kept_longer(world: World) -> str:
     """A replica that has records that its leader has deleted; empty if there is none."""
-    for broker in world.brokers.values():
-        for key, partition in broker.replicas.partitions.items():
-            start = partition.log.log_start_offset
-            led_from = world.brokers[partition.state.leader].replicas.partitions[key].log.log_start_offset
-            if start < led_from:
-                return f"b{broker.broker_id} keeps {key} from {start} on, its leader from {led_from} on"
+    for broker_id, key, partition in _replicas(world):
+        start = partition.log.log_start_offset
+        led_from = world.brokers[partition.state.leader].replicas.partitions[key].log.log_start_offset
+        if start < led_from:
+            return f"b{broker_id} keeps {key} from {start} on, its leader from {led_from} on"
     return ""
+
+
+def _replicas(world: World) -> Iterator[tuple[int, TopicPartition, Partition]]:
+    """Those of all brokers, with the brokers' ids. A broker that was not told that its replica has moved away
+    keeps it, and nobody tells it what to delete.
+    """
+    for broker in world.brokers.values():
+        for (topic, number), partition in broker.replicas.partitions.items():
+            key = TopicPartition(topic, number)
+            if not world.is_stray(key, broker.broker_id):
+                yield broker.broker_id, key, partition
 
 
 def _check_log(world: World, log: PartitionLog, who: str) -> None:
