@@ -46,7 +46,13 @@ def cluster(settings: ClientSettings) -> Iterator[Cluster]:
             authenticate=None if settings.sasl is None else partial(_authenticate, settings.sasl),
         )
 
-    client = Cluster(settings.bootstrap, connect, SYSTEM_CLOCK, timeout_ms=settings.timeout_ms)
+    client = Cluster(
+        settings.bootstrap,
+        connect,
+        SYSTEM_CLOCK,
+        timeout_ms=settings.timeout_ms,
+        on_waiting=settings.on_waiting,
+    )
     with closing(client):
         _wait_for_broker(settings, client.any_connection)
         yield client

@@ -37,16 +37,24 @@ class PartitionLeader(NamedTuple):
 class Cluster:
     """A client's view of a cluster, for one thread. `with Cluster(...)` connects and closes.
 
-    `connect` makes connections. `timeout_ms` limits each answer, and failures in a row.
+    `connect` makes connections. `timeout_ms` limits each answer, and failures in a row. `on_waiting` gets a
+    sentence if failures last for seconds.
     """
 
     def __init__(
-        self, bootstrap: Sequence[HostPort], connect: Connect, clock: Clock, *, timeout_ms: int
+        self,
+        bootstrap: Sequence[HostPort],
+        connect: Connect,
+        clock: Clock,
+        *,
+        timeout_ms: int,
+        on_waiting: Callable[[str], object] = lambda _sentence: None,
     ) -> None:
         self._bootstrap_addresses = tuple(bootstrap)
         self._connect = connect
         self.clock = clock
         self.timeout_ms = timeout_ms
+        self._on_waiting = on_waiting
         self._addresses: dict[int, HostPort] = {}
         self._connections: dict[int, tuple[HostPort, Connection]] = {}
         self._bootstrap: Connection | None = None
@@ -188,7 +196,11 @@ class Cluster:
     def new_retry(self, timeout_ms: int | None = None) -> Retry:
         """Failures in a row of one job, `timeout_ms` of the cluster unless given."""
         policy = RetryPolicy(self.timeout_ms if timeout_ms is None else timeout_ms)
-        return Retry(policy, self.clock.monotonic_s, self.clock.sleep_s)
+        return Retry(policy, self.clock.monotonic_s, self.clock.sleep_s, self._tell)
+
+    def _tell(self, error: Exception, left_s: float | None) -> None:
+        limit = "" if left_s is None else f" for up to {left_s:.0f} s"
+        self._on_waiting(f"{error}; trying again{limit}")
 
     def pause_and_refresh(self, error: KlogError, topics: Iterable[str], retry: Retry) -> None:
         """Pause after a failed request, then look up the leaders of its topics again.

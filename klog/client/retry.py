@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 _DOUBLINGS_MAX: Final = 30
+_LONG_S: Final = 2.0
 
 
 class Clock(NamedTuple):
@@ -35,34 +36,50 @@ class RetryPolicy:
         return min(self.first_pause_ms << doublings, self.longest_pause_ms) / 1000
 
 
+def _say_nothing(error: Exception, left_s: float | None) -> None:
+    pass
+
+
 class Retry:
-    """Counts failures in a row. A success resets the count and the time limit."""
+    """Counts failures in a row. A success resets the count and the time limit.
+
+    `on_waiting` is called once if failures in a row last longer than 2 seconds, with the last error and for
+    how many more seconds it is tried again (None: without limit).
+    """
 
     def __init__(
         self,
         policy: RetryPolicy,
         monotonic_s: Callable[[], float],
         sleep_s: Callable[[float], object],
+        on_waiting: Callable[[Exception, float | None], object] = _say_nothing,
     ) -> None:
         self._policy = policy
         self._monotonic_s = monotonic_s
         self._sleep_s = sleep_s
-        self._deadline_s: float | None = None
+        self._on_waiting = on_waiting
+        self._first_s: float | None = None
+        self._has_reported = False
         self.failures = 0
 
     def succeeded(self) -> None:
         """Reset after a success."""
-        self._deadline_s = None
+        self._first_s = None
+        self._has_reported = False
         self.failures = 0
 
     def failed(self, error: Exception) -> None:
         """Pause before the next attempt. Raises `error` if that attempt would start too late."""
         self.failures += 1
         pause_s = self._policy.pause_s(self.failures)
-        if self._policy.timeout_ms is not None:
-            now_s = self._monotonic_s()
-            if self._deadline_s is None:
-                self._deadline_s = now_s + self._policy.timeout_ms / 1000
-            if now_s + pause_s > self._deadline_s:
-                raise error
+        now_s = self._monotonic_s()
+        if self._first_s is None:
+            self._first_s = now_s
+        timeout_ms = self._policy.timeout_ms
+        left_s = None if timeout_ms is None else self._first_s + timeout_ms / 1000 - now_s
+        if left_s is not None and pause_s > left_s:
+            raise error
+        if not self._has_reported and now_s - self._first_s >= _LONG_S:
+            self._has_reported = True
+            self._on_waiting(error, left_s)
         self._sleep_s(pause_s)

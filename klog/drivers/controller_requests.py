@@ -60,6 +60,7 @@ class ControllerRequests(Driver[ToBroker, Entity]):
         self._snapshot = snapshot
         self._queue: deque[ForController] = deque()
         self._is_under_way = False
+        self._is_failing = False
         self._not_before_ms: int | None = None
 
     def put(self, wanted: ForController) -> None:
@@ -97,6 +98,7 @@ class ControllerRequests(Driver[ToBroker, Entity]):
             self._effects.append(partial(each.reply, error))
 
     def answered(self, request: ToBroker, answer: Entity, now_ms: int) -> None:
+        self._is_failing = False
         if has_moved(answer):
             self._send_again(now_ms)
         else:
@@ -106,7 +108,9 @@ class ControllerRequests(Driver[ToBroker, Entity]):
         if isinstance(error, UnsupportedApiError):
             self._end(request, error)
         elif isinstance(error, KlogError):
-            _log.info("a request to the controller is sent again: %s", error)
+            if not self._is_failing:
+                self._is_failing = True
+                _log.info("a request to the controller is sent again: %s", error)
             self._send_again(now_ms)
         else:
             # A defect in one request must not keep the others from being sent.

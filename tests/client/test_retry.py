@@ -75,3 +75,24 @@ def test_without_a_time_limit_retries_never_end():
 )
 def test_lost_connections_missing_leaders_and_retriable_codes_are_retried(error, retriable):
     assert is_retriable(error) is retriable
+
+
+def test_failures_that_last_are_told_once_with_the_time_that_is_left():
+    time = FakeTime()
+    told: list[tuple[Exception, float | None]] = []
+    retry = Retry(
+        RetryPolicy(10_000), time.read, time.sleep, lambda error, left_s: told.append((error, left_s))
+    )
+    while time.now_s < 1.9:
+        retry.failed(FAILURE)
+    assert not told
+    while time.now_s < 5:
+        retry.failed(FAILURE)
+    ((error, left_s),) = told
+    assert error is FAILURE
+    assert left_s is not None
+    assert 7 <= left_s <= 8
+    retry.succeeded()
+    while time.now_s < 10:
+        retry.failed(FAILURE)
+    assert len(told) == 2

@@ -102,6 +102,7 @@ def test_names_from_other_tools_are_none_of_klog_and_stand_for_one_of_klog() -> 
         ),
         (["dump-segment", "-f", "tabel", "x"], "did you mean table?"),
         (["topics", "--creat", "x"], "topics: there is no option --creat (did you mean --create?"),
+        (["acls", "add", "--allow", "User:a"], "(did you mean --allow-principal or --allow-host?"),
         (["serve", "extra"], "serve: unexpected argument extra (usage: klog serve [OPTIONS]"),
         (["formats", "recordbatch"], "did you mean record-batch?"),
     ],

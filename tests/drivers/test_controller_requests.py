@@ -89,6 +89,18 @@ def test_a_request_is_sent_again_to_the_controller_that_is_known_then(queue: Que
     assert not queue.replies
 
 
+def test_only_the_first_of_several_failures_is_logged(queue: Queue, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    queue.put(1)
+    for attempt in range(3):
+        queue.driver.failed(queue.sent(attempt * RETRY_MS), ConnectionLostError("lost"), attempt * RETRY_MS)
+    assert caplog.text.count("is sent again") == 1
+    queue.driver.answered(queue.sent(3 * RETRY_MS), answer(), 3 * RETRY_MS)
+    queue.put(2)
+    queue.driver.failed(queue.sent(4 * RETRY_MS), ConnectionLostError("lost"), 4 * RETRY_MS)
+    assert caplog.text.count("is sent again") == 2
+
+
 def test_without_a_controller_it_is_looked_up_again_until_a_deadline_is_due(queue: Queue) -> None:
     queue.controller_id = None
     queue.put(1)

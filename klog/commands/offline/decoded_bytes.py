@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import typer
 
-from klog.commands.shared.messages import print_line
+from klog.commands.shared.messages import print_line, print_note
 from klog.commands.shared.table_layout import Cell, Column, print_table
-from klog.formats.catalogue import Format
+from klog.formats.catalogue import Format, of_file
 from klog.formats.errors import KlogError, UsageError
 from klog.formats.picture import Section, Source, sections
 from klog.formats.tracing import Place
@@ -37,6 +37,7 @@ _LATEST: Final = 253_402_300_799_999  # the last millisecond of the year 9999
 def show(chosen: Format, where: str, *, json_output: bool) -> None:
     """Print the part of a file at `FILE@POSITION`. Raises `KlogError`."""
     path, position = _place(where)
+    _note_other_format(chosen, path)
     with open_for_reading(path) as file:
         source = Source(lambda at, size: read_at(file, at, size), file.seek(0, os.SEEK_END))
         try:
@@ -52,6 +53,18 @@ def show(chosen: Format, where: str, *, json_output: bool) -> None:
         _print(section, path)
     if not found:
         print_line("no records")
+
+
+def _note_other_format(chosen: Format, path: str) -> None:
+    """Say so if the file has the name of another format: bytes without a checksum decode as anything."""
+    try:
+        named = of_file(os.path.basename(path))
+    except KlogError:
+        return  # a file of any other name, as a copy
+    if named is None or named.name == chosen.name:
+        return
+    if chosen.kind == "file" or (chosen.kind == "part" and named.name != "segment"):
+        print_note(f"{path} is by its name of the format {named.name}, and is decoded as {chosen.name}")
 
 
 def _place(where: str) -> tuple[str, int]:

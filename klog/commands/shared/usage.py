@@ -74,8 +74,8 @@ def _near_choice(message: str) -> str | None:
 def did_you_mean(given: str, known: Iterable[str]) -> str | None:
     """The question for the known names that are nearest to the given one, None if none is near."""
     names = list(known)
-    longer = (name for name in names if len(given) > 2 and name.startswith(given))
-    near = get_close_matches(given, names, n=3) or list(longer)
+    longer = [name for name in names if len(given) > 2 and name.startswith(given)]
+    near = longer[:3] or get_close_matches(given, names, n=3)
     return f"did you mean {' or '.join(near)}?" if near else None
 
 

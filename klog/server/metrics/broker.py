@@ -147,6 +147,9 @@ def _network_metrics(broker: Broker, now: _Snapshot, before: _Snapshot, seconds:
     prefix = "kafka_server_socket_server_metrics"
     yield gauges(f"{prefix}_connection_accept_rate", "connections a second", "listener", by_listener)
     yield gauge(f"{prefix}_broker_connection_accept_rate", "of all listeners that are limited", accepted)
+    by_rate, by_address = network.accept_throttle_times_ms()
+    for name, times_ms in (("connection", by_rate), ("ip_connection", by_address)):
+        yield gauges(f"{prefix}_{name}_accept_throttle_time", "ms, of those that wait", "listener", times_ms)
     yield gauge(
         "kafka_network_requestchannel_requestqueuesize",
         "requests that wait for an I/O thread",

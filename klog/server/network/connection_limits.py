@@ -16,6 +16,9 @@ from klog.security.quotas.rates import WindowedSamples, rate_throttle_ms
 from klog.server.network.settings import ListenerLimits, NetworkSettings
 
 _NO_LIMITS = ListenerLimits()
+# Kafka's metrics.num.samples and metrics.sample.window.ms.
+_THROTTLE_SAMPLES = 2
+_THROTTLE_WINDOW_MS = 30_000
 
 
 class Admission(Enum):
@@ -24,6 +27,27 @@ class Admission(Enum):
     COUNTED = auto()
     TOO_MANY_OF_ADDRESS = auto()
     TOO_MANY = auto()
+
+
+class _ThrottleTimes:
+    """The average, by listener, of the throttle times that were not 0 of late."""
+
+    def __init__(self) -> None:
+        self._by_listener: dict[str, WindowedSamples] = {}
+
+    def record(self, listener: str, delay_ms: int, now_ms: int) -> None:
+        if delay_ms:
+            if listener not in self._by_listener:
+                self._by_listener[listener] = WindowedSamples(_THROTTLE_SAMPLES, _THROTTLE_WINDOW_MS)
+            self._by_listener[listener].record(delay_ms, now_ms)
+
+    def averages_ms(self, listeners: Collection[str], now_ms: int) -> dict[str, float]:
+        averages = dict.fromkeys(sorted(listeners), 0.0)
+        for name in averages.keys() & self._by_listener.keys():
+            samples = self._by_listener[name]
+            count = samples.count(now_ms)
+            averages[name] = samples.total(now_ms) / count if count else 0.0
+        return averages
 
 
 class ConnectionCounts:
@@ -43,6 +67,8 @@ class ConnectionCounts:
         self._by_ip: Counter[str] = Counter()
         self._by_listener: Counter[str] = Counter()
         self._rates: dict[str | None, WindowedSamples] = {}
+        self._throttles = _ThrottleTimes()
+        self._address_throttles = _ThrottleTimes()
         self._listeners: frozenset[str] = frozenset()
         self.total = 0
 
@@ -81,9 +107,11 @@ class ConnectionCounts:
         now_ms = self._clock_ms()
         with self._lock:
             delay_ms = self._charge(listener, self._limits(listener).max_connection_creation_rate, now_ms)
-            if self._protected(listener):
-                return delay_ms
-            return max(delay_ms, self._charge(None, self._settings.max_connection_creation_rate, now_ms))
+            if not self._protected(listener):
+                limit = self._settings.max_connection_creation_rate
+                delay_ms = max(delay_ms, self._charge(None, limit, now_ms))
+            self._throttles.record(listener, delay_ms, now_ms)
+            return delay_ms
 
     def _charge(self, name: str | None, limit: int, now_ms: int) -> int:
         window_ms = self._settings.rate_window_ms
@@ -101,6 +129,17 @@ class ConnectionCounts:
             by_listener = {name: found.get(name, 0.0) for name in sorted(self._listeners)}
             return found.get(None, 0.0), by_listener
 
+    def throttle_times_ms(self) -> tuple[dict[str, float], dict[str, float]]:
+        """For how many ms connections that had to wait were throttled on average, by listener: because of
+        the rates of listeners and of the broker, and because of those of addresses.
+        """
+        now_ms = self._clock_ms()
+        with self._lock:
+            return (
+                self._throttles.averages_ms(self._listeners, now_ms),
+                self._address_throttles.averages_ms(self._listeners, now_ms),
+            )
+
     def charge_address(self, listener: str, ip: str) -> int:
         """Counts a connection that was accepted in the rate of its address. If that has too many, it counts
         in no rate; returns for how many ms it is held before it is closed.
@@ -114,6 +153,7 @@ class ConnectionCounts:
                 for name in (listener,) if self._protected(listener) else (listener, None):
                     if name in self._rates:
                         self._rates[name].record(-1, now_ms)
+                self._address_throttles.record(listener, held_ms, now_ms)
         return held_ms
 
     def add(self, listener: str, ip: str) -> Admission:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import Final
 
+from klog.formats.errors import KlogError
 from klog.protocol.apis import ApiKey
 from klog.protocol.errors import MalformedMessageError
 from klog.protocol.primitives import INT16, INT32
@@ -284,9 +285,13 @@ class FrameReader:
             return
         try:
             step = connection.authentication.take_frame(frame)
-        except Exception as error:
-            # Of any kind: it costs the connection, not the thread.
+        except KlogError as error:
             log_closing(connection, error)
+            connection.closing = True
+            return
+        except Exception:
+            # Of any kind: it costs the connection, not the thread.
+            _log.exception("Closing %s: its authentication failed", connection)
             connection.closing = True
             return
         if step.failed:

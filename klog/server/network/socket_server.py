@@ -349,6 +349,10 @@ class SocketServer:
         """Connections accepted a second, as they count for the broker's limit, and by listener."""
         return self._counts.rates()
 
+    def accept_throttle_times_ms(self) -> tuple[Mapping[str, float], Mapping[str, float]]:
+        """How long connections waited to be accepted, by listener: by rates, and by rates of addresses."""
+        return self._counts.throttle_times_ms()
+
     @property
     def queued_requests(self) -> int:
         """Connections that wait for an I/O thread with a request or a large frame."""

@@ -291,3 +291,19 @@ def test_a_terminal_gets_colours() -> None:
     assert process.returncode == 0
     assert b"\x1b[" in text
     assert b"baseOffset" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "named"),
+    [
+        ("offset-index", f"{FIRST}.log", "segment"),
+        ("record-batch", f"{FIRST}.timeindex", "time-index"),
+        ("record-batch", f"{FIRST}.log", None),
+        ("segment", f"{FIRST}.log", None),
+    ],
+)
+def test_a_file_that_has_the_name_of_another_format_is_noted(name: str, file: str, named: str | None) -> None:
+    path = path_of("k39-codecs/t-none-0", file)
+    result = run.invoke(app, ["formats", name, "--decode", str(path)])
+    noted = f"klog: {path} is by its name of the format {named}, and is decoded as {name}"
+    assert " ".join(result.stderr.split()) == (noted if named else "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
@@ -25,9 +25,13 @@ from tests.server.network.test_phases import framed, received
 LIMIT_BYTES = 4096
 
 
-def exchange() -> SaslExchange:
+def plain() -> Plain:
+    return Plain({"alice": "wonder"})
+
+
+def exchange(server: Callable[[], Plain] = plain) -> SaslExchange:
     settings = ExchangeSettings(
-        {"PLAIN": MechanismSettings(lambda: Plain({"alice": "wonder"}))},
+        {"PLAIN": MechanismSettings(server)},
         LIMIT_BYTES,
         lambda version, body: ApiVersionsAnswer(b"", accepted=True),
         monotonic_ms,
@@ -79,6 +83,20 @@ def test_a_frame_above_the_limit_is_not_read(server, size: int) -> None:
     with Client(server) as client:
         client.send(struct.pack(">i", size))
         assert client.is_closed()
+
+
+def test_a_defect_of_an_authentication_costs_its_connection_and_is_logged_with_its_place(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def defective() -> Plain:
+        raise RuntimeError("a defect")
+
+    listener = Listener("TEST", "127.0.0.1", 0, None, lambda: exchange(defective))
+    with running(Echo(), listener=listener) as served, Client(served) as client:
+        client.send(handshake())
+        assert client.is_closed()
+    assert "Traceback" in caplog.text
+    assert "in defective" in caplog.text
 
 
 def test_handshakes_without_end_are_ended(server) -> None:

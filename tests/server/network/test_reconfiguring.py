@@ -9,6 +9,8 @@ import time
 import pytest
 
 from klog.formats.errors import UsageError
+from klog.security.quotas.ip_limits import IpLimits
+from klog.security.quotas.usage import QuotaWindows
 from klog.server.network import BindError, Listener, ListenerLimits, NetworkSettings, SocketServer
 from klog.server.network.connection_limits import ConnectionCounts
 from tests.server.network.servers import (
@@ -301,6 +303,25 @@ def test_the_protected_listener_does_not_count_in_the_brokers_rate():
     assert counts.rates() == (2.0, {"A": 3.0, "B": 2.0})
     counts.reconfigure(settings, ["A"])
     assert counts.charge("A") == 1000
+
+
+def test_the_average_of_the_throttle_times_is_that_of_the_connections_that_waited():
+    now_ms = 0
+    settings = NetworkSettings(max_connection_creation_rate=1, rate_samples=2, rate_window_ms=1000)
+    addresses = IpLimits(QuotaWindows(2, 1000), str)
+    addresses.set_limit("127.0.0.1", 1)
+    counts = ConnectionCounts(settings, lambda: now_ms, addresses)
+    counts.reconfigure(settings, ["A", "B"])
+    delays_ms = [counts.charge("A") for _ in range(3)]
+    waited_ms = [each for each in delays_ms if each]
+    held_ms = [held for _ in range(4) if (held := counts.charge_address("B", "127.0.0.1"))]
+    assert waited_ms
+    assert held_ms
+    by_rate, by_address = counts.throttle_times_ms()
+    assert by_rate == {"A": sum(waited_ms) / len(waited_ms), "B": 0.0}
+    assert by_address == {"A": 0.0, "B": sum(held_ms) / len(held_ms)}
+    now_ms = 90_000
+    assert counts.throttle_times_ms() == ({"A": 0.0, "B": 0.0}, {"A": 0.0, "B": 0.0})
 
 
 def test_after_the_stop_nothing_is_changed():
