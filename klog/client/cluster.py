@@ -7,7 +7,7 @@ does not lead a partition, or until a connection breaks; then `pause_and_refresh
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple, Self
 

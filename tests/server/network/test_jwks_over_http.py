@@ -29,6 +29,7 @@ BAD_ANSWERS = [
     provider_that.not_all,
     provider_that.never,
     provider_that.byte_by_byte,
+    provider_that.headers_without_end,
 ]
 
 
@@ -63,6 +64,16 @@ def test_while_a_provider_answers_badly_the_keys_stay_and_it_is_asked_again(
         provider.answers, provider.key_id = provider_that.well, "second"
         eventually(lambda: key_ids(keys) == ["second"])
     assert caplog.text.count("cannot be read") == 1
+
+
+@pytest.mark.parametrize("over_tls", [False, True])
+@pytest.mark.parametrize("answer", [provider_that.byte_by_byte, provider_that.headers_without_end])
+def test_an_answer_that_drips_ends_with_the_time_limit(answer: Answer, over_tls: bool) -> None:
+    tls = server_tls() if over_tls else None
+    with TokenProvider(tls) as provider:
+        provider.answers = answer
+        with pytest.raises(OSError, match=r"not complete after 0\.3 s"):
+            read_keys(f"{provider.url}/keys", trusting(TLS_FILES / "certificate.pem"), 0.3)
 
 
 def test_a_provider_that_is_away_at_first_is_found_later() -> None:

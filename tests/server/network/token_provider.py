@@ -66,6 +66,13 @@ def byte_by_byte(handler: BaseHTTPRequestHandler, body: bytes) -> None:
         time.sleep(0.02)
 
 
+def headers_without_end(handler: BaseHTTPRequestHandler, body: bytes) -> None:
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\nX-Long: ")
+    for _ in range(200):
+        handler.wfile.write(b"x")
+        time.sleep(0.02)
+
+
 @cache
 def _key(key_id: str) -> ec.EllipticCurvePrivateKey:
     return ec.generate_private_key(ec.SECP256R1())
