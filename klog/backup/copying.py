@@ -225,6 +225,67 @@ class _Piece:
         )
 
 
+class SegmentPieces:
+    """Divides the valid batches of one segment into pieces, and stores them.
+
+    `next_offset` is the lowest offset that the next batch may have, `end_bytes` the position in the segment
+    after the last one. `last` is the position of that one and its header in hex.
+    """
+
+    def __init__(
+        self, writer: PieceWriter, partition: TopicPartition, segment: int, next_offset: int, end_bytes: int
+    ) -> None:
+        self.pieces: list[Piece] = []
+        self.next_offset = next_offset
+        self.end_bytes = end_bytes
+        self.last = (-1, "")
+        self._writer = writer
+        self._partition = partition
+        self._segment = segment
+        self._piece: _Piece | None = None
+
+    def add(self, data: memoryview, table: BatchTable, first_row: int, end_row: int) -> None:
+        """Add rows of a table at `end_bytes`. `data` are the bytes that were scanned into the table."""
+        while first_row < end_row:
+            if self._piece is None:
+                self._piece = self._writer.begin(self._partition, self._segment, self.end_bytes, table)
+            room = self._writer.piece_bytes - self._piece.size_bytes
+            start = table.position[first_row]
+            following = first_row + 1
+            while following < end_row and table.position[following] + table.size[following] - start <= room:
+                following += 1
+            self._add_rows(self._piece, data, table, first_row, following)
+            if following < end_row or self._piece.size_bytes >= self._writer.piece_bytes:
+                self.finish_piece()
+            first_row = following
+
+    def finish_piece(self) -> None:
+        """Store the piece that was begun: the next batch does not follow it, or none follows."""
+        piece, self._piece = self._piece, None
+        if piece is not None:
+            self.pieces.append(self._writer.finish(piece))
+
+    def discard(self) -> None:
+        """Remove a piece that was begun."""
+        if self._piece is not None:
+            self._piece.pending.discard()
+
+    def _add_rows(
+        self, piece: _Piece, data: memoryview, table: BatchTable, first_row: int, end_row: int
+    ) -> None:
+        last = end_row - 1
+        start, end = table.position[first_row], table.position[last] + table.size[last]
+        first_offset = table.base_offset[first_row]
+        if first_offset == OFFSET_UNKNOWN:
+            first_offset = self.next_offset
+        self.next_offset = table.last_offset[last] + 1
+        batches = data[start - table.origin : end - table.origin]
+        piece.add(batches, first_offset, self.next_offset, max(table.max_timestamp[first_row:end_row]))
+        header = batches[table.position[last] - start :][:BATCH_HEADER_BYTES]
+        self.end_bytes += end - start
+        self.last = self.end_bytes - table.size[last], bytes(header).hex()
+
+
 def copy_part(file: BinaryIO, part: SegmentPart, partition: TopicPartition, writer: PieceWriter) -> Copied:
     """Copy a part of a segment. Raises `StorageError`."""
     copy = _Copy(file, part, partition, writer)
@@ -240,20 +301,14 @@ class _Copy:
     ) -> None:
         self._file = file
         self._part = part
-        self._partition = partition
         self._writer = writer
         self._table = BatchTable()
-        self._piece: _Piece | None = None
-        self._pieces: list[Piece] = []
+        self._made = SegmentPieces(writer, partition, part.base_offset, part.next_offset, part.start_bytes)
         self._damage: list[Damage] = []
-        self._next_offset = part.next_offset
-        self._end_bytes = part.start_bytes
-        self._last = (-1, "")
 
     def discard(self) -> None:
         """Remove a piece that was begun."""
-        if self._piece is not None:
-            self._piece.pending.discard()
+        self._made.discard()
 
     def run(self) -> Copied:
         position: int | None = self._part.start_bytes
@@ -263,20 +318,20 @@ class _Copy:
                 is_complete = False
                 break
             position = self._after_damage()
-        self._finish_piece()
+        self._made.finish_piece()
         return Copied(
-            tuple(self._pieces),
+            tuple(self._made.pieces),
             tuple(self._damage),
-            self._end_bytes,
-            self._next_offset,
+            self._made.end_bytes,
+            self._made.next_offset,
             is_complete and not self._has_unfinished_tail(),
-            *self._last,
+            *self._made.last,
         )
 
     def _copy_run(self, position: int) -> bool:
         """Copy consecutive valid batches. True if they end at the offset that the part ends at."""
         table, part = self._table, self._part
-        self._end_bytes = position
+        self._made.end_bytes = position
         self._rest: Bytes = b""
         for data in chunks(
             self._file,
@@ -289,7 +344,7 @@ class _Copy:
             self._writer.on_bytes(table.consumed_bytes)
             wanted, is_bound = self._wanted(data)
             if wanted:
-                self._add(data, wanted)
+                self._made.add(data, table, 0, wanted)
             if is_bound:
                 return True
             if wanted < len(table):
@@ -303,7 +358,7 @@ class _Copy:
             return 0, False
         if kernel.verify(data, table) == 0 and self._ascends():
             return len(table), False
-        due = self._next_offset
+        due = self._made.next_offset
         most = part.end_offset if part.following_offset is None else part.following_offset
         for row in range(len(table)):
             last = table.last_offset[row]
@@ -322,7 +377,7 @@ class _Copy:
         most = part.end_offset if part.following_offset is None else part.following_offset
         return (
             OFFSET_UNKNOWN not in table.base_offset
-            and table.base_offset[0] >= self._next_offset
+            and table.base_offset[0] >= self._made.next_offset
             and table.last_offset[-1] < min(part.end_offset, most)
             and all(map(operator.le, table.base_offset, table.last_offset))
             and all(map(operator.lt, table.last_offset, table.base_offset[1:]))
@@ -333,59 +388,15 @@ class _Copy:
         first = self._table.base_offset[row]
         return self._table.last_offset[row] if first == OFFSET_UNKNOWN else first
 
-    def _add(self, data: memoryview, rows: int) -> None:
-        """Add the first batches of the table to the piece, which is divided where it becomes too large."""
-        table = self._table
-        start_row = 0
-        while start_row < rows:
-            if self._piece is None:
-                position = table.position[start_row]
-                self._piece = self._writer.begin(self._partition, self._part.base_offset, position, table)
-            room = self._writer.piece_bytes - self._piece.size_bytes
-            start = table.position[start_row]
-            end_row = start_row + 1
-            while end_row < rows and table.position[end_row] + table.size[end_row] - start <= room:
-                end_row += 1
-            self._add_rows(data, start_row, end_row)
-            is_full = end_row < rows or self._piece.size_bytes >= self._writer.piece_bytes
-            if is_full:
-                self._finish_piece()
-            start_row = end_row
-
-    def _add_rows(self, data: memoryview, start_row: int, end_row: int) -> None:
-        table = self._table
-        start = table.position[start_row]
-        last = end_row - 1
-        end = table.position[last] + table.size[last]
-        first_offset = table.base_offset[start_row]
-        if first_offset == OFFSET_UNKNOWN:
-            first_offset = self._next_offset
-        assert self._piece is not None  # noqa: S101 (the caller has begun it)
-        self._next_offset = table.last_offset[last] + 1
-        self._piece.add(
-            data[start - table.origin : end - table.origin],
-            first_offset,
-            self._next_offset,
-            max(table.max_timestamp[start_row:end_row]),
-        )
-        self._end_bytes = end
-        header = data[table.position[last] - table.origin :][: min(BATCH_HEADER_BYTES, table.size[last])]
-        self._last = table.position[last], bytes(header).hex()
-
-    def _finish_piece(self) -> None:
-        piece, self._piece = self._piece, None
-        if piece is not None:
-            self._pieces.append(self._writer.finish(piece))
-
     def _after_damage(self) -> int | None:
         """The position of the next valid batch after the damage at the end of a run; None if none follows."""
-        part, start = self._part, self._end_bytes
+        part, start = self._part, self._made.end_bytes
         if start >= part.size_bytes or first_filled_byte(self._file, start, part.size_bytes) is None:
             return None  # the rest was only preallocated
-        found = next_valid_batch(self._file, start + 1, part.size_bytes, from_offset=self._next_offset)
+        found = next_valid_batch(self._file, start + 1, part.size_bytes, from_offset=self._made.next_offset)
         if found is None and part.is_last:
             return None
-        self._finish_piece()
+        self._made.finish_piece()
         end_offset = part.following_offset
         position = None
         if found is not None:
@@ -393,18 +404,18 @@ class _Copy:
             first = found.base_offset[0]
             end_offset = found.last_offset[0] if first == OFFSET_UNKNOWN else first
         self._damage.append(
-            Damage(part.path, start, self._next_offset, end_offset, self._what_is_wrong(start))
+            Damage(part.path, start, self._made.next_offset, end_offset, self._what_is_wrong(start))
         )
         if found is not None and end_offset is not None:
-            self._next_offset = max(self._next_offset, end_offset)
+            self._made.next_offset = max(self._made.next_offset, end_offset)
         return position
 
     def _has_unfinished_tail(self) -> bool:
         part = self._part
         return (
             part.is_last
-            and self._end_bytes < part.size_bytes
-            and first_filled_byte(self._file, self._end_bytes, part.size_bytes) is not None
+            and self._made.end_bytes < part.size_bytes
+            and first_filled_byte(self._file, self._made.end_bytes, part.size_bytes) is not None
         )
 
     def _what_is_wrong(self, position: int) -> str:
@@ -421,7 +432,9 @@ class _Copy:
                 return (
                     f"the batch fails its checksum (stored {table.crc[0]}, computed {table.computed_crc[0]})"
                 )
-            return f"the batch has offset {table.last_offset[0]}, at least {self._next_offset} is expected"
+            return (
+                f"the batch has offset {table.last_offset[0]}, at least {self._made.next_offset} is expected"
+            )
         problem = tail_problem(table, data)
         return "no valid batch is found here" if problem is None else problem.what
 

@@ -61,12 +61,13 @@ class Outcome:
     """The state of a partition, None if it was deleted, and small files beside the log that cannot be read.
 
     `is_in_doubt` says that a running broker's log is shorter than its files say: a topic may just have been
-    deleted and created again.
+    deleted and created again. `fingerprint` is that of the state; None if it is what the source has shown.
     """
 
     state: PartitionState | None
     problems: tuple[KlogError, ...] = ()
     is_in_doubt: bool = False
+    fingerprint: str | None = None
 
 
 def copy_partition(

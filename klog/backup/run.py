@@ -1,11 +1,12 @@
-"""One run of a backup: lists the sources, copies what has changed, and writes a manifest.
+"""One run of a backup: finds what a source has, copies what has changed, and writes a manifest.
 
-Partitions that the run was not asked for, and those of log directories that are not among its sources, are
+Partitions that the run was not asked for, and those of other sources, are
 carried over from the newest backup. So each manifest has all partitions of the repository.
 """
 
 from __future__ import annotations
 
+import operator
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +15,6 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from klog.backup import documents, names
-from klog.backup.choosing import in_order_of_choice
 from klog.backup.copying import PIECE_BYTES, PieceWriter
 from klog.backup.documents import StoredState
 from klog.backup.model import (
@@ -25,9 +25,9 @@ from klog.backup.model import (
     StoredObject,
     is_wanted,
 )
-from klog.backup.partition_copy import CopyRules, Outcome, copy_partition
+from klog.backup.partition_copy import CopyRules, Outcome
 from klog.backup.repository import Repository
-from klog.backup.scanning import Listed, Scan, fingerprint, scan
+from klog.backup.sources import BackupSource, Candidate, Found
 from klog.backup.store import StoreError
 from klog.formats.errors import FormatError, KlogError, StorageError, UsageError
 from klog.formats.names import TopicPartition
@@ -80,18 +80,18 @@ class Result:
         return not self.manifest.problems
 
 
-def run_backup(repository: Repository, sources: Sequence[str], options: RunOptions) -> Result:
-    """Back up the log directories below `sources`. Raises `KlogError` if there can be no backup."""
+def run_backup(repository: Repository, source: BackupSource, options: RunOptions) -> Result:
+    """Back up the logs of a source. Raises `KlogError` if there can be no backup."""
     with closing(_Run(repository, options)) as run:
-        return run.run(sources)
+        return run.run(source)
 
 
 @dataclass(slots=True)
 class _Work:
-    """A partition to copy: its replicas, and its reference in the backup before."""
+    """A partition to copy, and its reference in the backup before."""
 
     partition: TopicPartition
-    replicas: list[Listed]
+    candidate: Candidate
     ref: PartitionRef | None
 
 
@@ -136,26 +136,19 @@ class _Run:
         """Remove what was begun."""
         self._writer.discard()
 
-    def run(self, sources: Sequence[str]) -> Result:
+    def run(self, source: BackupSource) -> Result:
         begin_ms = self._options.now_ms()
         self._states.identifier = names.backup_id(begin_ms, self._options.id_suffix)
         before = self._before()
-        found = scan(sources)
+        found = source.find(lambda topic: is_wanted(topic, self._options.patterns), before, begin_ms)
         self._check_cluster(found)
         self._problems += [Problem(None, str(error)) for error in found.problems]
-        replicas = {
-            partition: listed
-            for partition, listed in found.replicas.items()
-            if is_wanted(partition.topic, self._options.patterns)
-        }
-        work, unchanged = self._divide(replicas, before, begin_ms)
-        self._options.on_total(sum(_new_bytes(each) for each in work))
-        refs: dict[TopicPartition, PartitionRef | None] = dict.fromkeys(
-            self._removed(before, replicas, found)
-        )
+        work, unchanged = _divide(found.candidates, before)
+        self._options.on_total(sum(each.candidate.new_bytes(each.ref) for each in work))
+        refs: dict[TopicPartition, PartitionRef | None] = dict.fromkeys(self._removed(before, found))
         removed = len(refs)
         for each, outcome in zip(work, side_by_side(self._options.jobs, self._copied, work), strict=True):
-            self._take(each, outcome, refs, begin_ms)
+            self._take(each, outcome, refs)
             if self._writer.has_many_waiting:
                 self._writer.flush()
         self._states.flush(refs)
@@ -171,19 +164,19 @@ class _Run:
             len(partitions),
             len(work),
             removed,
-            tuple(sorted(partition for partition in replicas if _is_damaged(partitions.get(partition)))),
+            tuple(sorted(each for each in found.candidates if _is_damaged(partitions.get(each)))),
         )
 
     def _on_bytes(self, size_bytes: int) -> None:
         self._counts.read(size_bytes)
         self._options.on_bytes(size_bytes)
 
-    def _check_cluster(self, found: Scan) -> None:
+    def _check_cluster(self, found: Found) -> None:
         """A repository is of one cluster: partitions of two would be mixed up. Raises `UsageError`."""
-        ids = {each.source.cluster_id for each in found.log_directories} | {self._cluster_id}
+        ids = {each.cluster_id for each in found.sources} | {self._cluster_id}
         clusters = sorted(each for each in ids if each is not None)
         if len(clusters) > 1:
-            what = f"the log directories and the backups are of several clusters: {', '.join(clusters)}"
+            what = f"the sources and the backups are of several clusters: {', '.join(clusters)}"
             raise UsageError(what, file=self._repository.place, cure="use a repository for each cluster")
         self._cluster_id = clusters[0] if clusters else None
 
@@ -207,39 +200,16 @@ class _Run:
             cure = "run it again, and let the grace time of klog backup prune be longer than a run"
             raise StorageError(what, file=self._repository.place, cure=cure)
 
-    def _divide(
-        self,
-        replicas: Mapping[TopicPartition, list[Listed]],
-        before: Mapping[TopicPartition, PartitionRef],
-        now_ms: int,
-    ) -> tuple[list[_Work], list[TopicPartition]]:
-        """The partitions to copy, and those that have not changed."""
-        work, unchanged = [], []
-        for partition in sorted(replicas):
-            ref = before.get(partition)
-            seen = fingerprint(replicas[partition], now_ms)
-            if ref is not None and seen and seen == ref.fingerprint:
-                unchanged.append(partition)
-            else:
-                work.append(_Work(partition, replicas[partition], ref))
-        return work, unchanged
-
-    def _removed(
-        self,
-        before: Mapping[TopicPartition, PartitionRef],
-        replicas: Mapping[TopicPartition, list[Listed]],
-        found: Scan,
-    ) -> list[TopicPartition]:
-        """The partitions of the backup before that are no longer in the log directory they came from."""
+    def _removed(self, before: Mapping[TopicPartition, PartitionRef], found: Found) -> list[TopicPartition]:
+        """The partitions of the backup before that are no longer in the source they came from."""
         if found.problems:
-            return []  # a directory that cannot be listed may have them
-        directories = {each.source.directory for each in found.log_directories if each.is_whole}
+            return []  # what cannot be read may have them
         return [
             partition
             for partition, ref in before.items()
-            if ref.source in directories
+            if ref.source in found.whole
             and is_wanted(partition.topic, self._options.patterns)
-            and partition not in replicas
+            and partition not in found.candidates
         ]
 
     def _copied(self, work: _Work) -> _Copied:
@@ -248,42 +218,22 @@ class _Run:
             return _Copied(self._copy(work, problems), problems)
         except StoreError:
             raise
-        except StorageError as error:
+        except KlogError as error:
             return _Copied(None, [*problems, *([] if error in problems else [error])])
 
     def _copy(self, work: _Work, problems: list[KlogError]) -> Outcome:
-        """Copy the best replica; if it is damaged, one that has all that the best one should have."""
         previous = None
         try:
             previous = None if work.ref is None else self._repository.state(work.partition, work.ref)
         except FormatError as error:
             problems.append(error)  # the repository is damaged: the partition is read anew
-        first: Outcome | None = None
-        failure: StorageError | None = None
-        for listed in in_order_of_choice(work.replicas, problems):
-            try:
-                outcome = copy_partition(listed, previous, self._writer, self._rules)
-            except StoreError:
-                raise
-            except StorageError as error:
-                problems.append(error)
-                failure = failure or error
-                continue
-            problems += outcome.problems
-            if first is None or _is_better(outcome.state, first.state):
-                first = outcome
-            if first.state is None or not first.state.damage:
-                break
-        if first is None:
-            raise failure or StorageError("has no replica in use", file=work.replicas[0].path)
-        return first
+        return work.candidate.copy(previous, self._writer, self._rules, problems)
 
     def _take(
         self,
         work: _Work,
         copied: _Copied,
         refs: dict[TopicPartition, PartitionRef | None],
-        begin_ms: int,
     ) -> None:
         self._problems += [Problem(work.partition, str(error)) for error in copied.problems]
         if copied.outcome is None:
@@ -297,25 +247,28 @@ class _Run:
             Problem(work.partition, _damage_text(each.file, each.position_bytes, each.what))
             for each in state.damage
         ]
-        seen = "" if copied.problems else fingerprint(work.replicas, begin_ms)
+        seen = copied.outcome.fingerprint
+        if seen is None:
+            seen = work.candidate.fingerprint
+        if copied.problems:
+            seen = ""
         self._states.add(state, work.ref, seen, refs)
 
     def _manifest(
         self,
         begin_ms: int,
-        found: Scan,
+        found: Found,
         refs: Mapping[TopicPartition, PartitionRef | None],
     ) -> Manifest:
         table, changes = self._table_and_changes(self._states.identifier, refs)
         end_ms = self._options.now_ms()
-        sources = tuple(each.source for each in found.log_directories)
         return Manifest(
             id=names.backup_id(end_ms, self._options.id_suffix),
             begin_ms=begin_ms,
             end_ms=end_ms,
             klog_version=self._options.klog_version,
             cluster_id=self._cluster_id,
-            sources=tuple(dict.fromkeys(sources)),
+            sources=tuple(dict.fromkeys(found.sources)),
             patterns=self._options.patterns,
             table=table,
             changes=changes,
@@ -408,18 +361,18 @@ class _StateWriter:
         self._waiting, self._refs, self._size = [], {}, 0
 
 
-def _new_bytes(work: _Work) -> int:
-    """About how many bytes are to be read: a replica's, without what the backup has."""
-    size = max(sum(file.stat[0] for file in listed.segments()) for listed in work.replicas)
-    return max(0, size - (0 if work.ref is None else work.ref.size_bytes))
-
-
-def _is_better(state: PartitionState | None, than: PartitionState | None) -> bool:
-    """Whether a state without damage has all that the damaged one would have."""
-    if state is None or than is None:
-        return False
-    epochs = [max((entry.epoch for entry in each.epochs), default=-1) for each in (state, than)]
-    return not state.damage and epochs[0] == epochs[1] and state.end_offset >= than.end_offset
+def _divide(
+    candidates: Mapping[TopicPartition, Candidate], before: Mapping[TopicPartition, PartitionRef]
+) -> tuple[list[_Work], list[TopicPartition]]:
+    """The partitions to copy, and those that have not changed."""
+    work, unchanged = [], []
+    for partition, candidate in sorted(candidates.items(), key=operator.itemgetter(0)):
+        ref = before.get(partition)
+        if ref is not None and candidate.fingerprint and candidate.fingerprint == ref.fingerprint:
+            unchanged.append(partition)
+        else:
+            work.append(_Work(partition, candidate, ref))
+    return work, unchanged
 
 
 def _is_damaged(ref: PartitionRef | None) -> bool:

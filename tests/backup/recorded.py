@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import klog.testing
+from klog.backup.directories import LogDirectories
 from klog.backup.model import RepositoryInfo
 from klog.backup.repository import Repository, open_or_create
 from klog.backup.restoring.batches import Rows
@@ -77,7 +78,7 @@ def recording(place: str) -> Iterator[Recorded]:
 
 
 def back_up(repository: Repository, directory: Path, number: int) -> None:
-    run_backup(repository, [str(directory)], RunOptions(f"{number:04d}", "1.0"))
+    run_backup(repository, LogDirectories([str(directory)]), RunOptions(f"{number:04d}", "1.0"))
 
 
 def restore(repository: Repository, request: RestoreRequest, path: Path) -> RestorePlan:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from klog.backup.directories import LogDirectories
 from klog.backup.model import PartitionState, RepositoryInfo
 from klog.backup.reading import segment_bytes
 from klog.backup.repository import Repository, open_or_create
@@ -49,7 +50,9 @@ class Backups:
 
     def run(self, *sources: Path, **changes: Any) -> Result:
         """Back up log directories."""
-        return run_backup(self.repository, [str(each) for each in sources], self.options(**changes))
+        return run_backup(
+            self.repository, LogDirectories([str(each) for each in sources]), self.options(**changes)
+        )
 
     def states(self, identifier: str | None = None) -> dict[TopicPartition, PartitionState]:
         """The partitions of a backup, by default the newest."""

@@ -89,6 +89,7 @@ def run_backups(sources: Sources, to: To, running: RunningOptions, output: Outpu
 
     klog backup run /var/lib/kafka --to s3://backups/cluster --every 10s --topic 'orders.*'
     """
+    from klog.backup.directories import LogDirectories
     from klog.backup.model import RepositoryInfo
     from klog.backup.repository import open_or_create
     from klog.backup.store import open_store
@@ -97,7 +98,7 @@ def run_backups(sources: Sources, to: To, running: RunningOptions, output: Outpu
     running.patterns()  # bad options are refused before anything is made
     wanted = RepositoryInfo(secrets.token_hex(8), compression=running.compression)
     repository = open_or_create(open_store(to, _retries()), wanted)
-    if not run_all(repository, sources, running, output):
+    if not run_all(repository, LogDirectories(sources), running, output):
         raise typer.Exit(1)
 
 

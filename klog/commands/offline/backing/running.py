@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -21,6 +21,7 @@ from klog.formats.errors import KlogError
 if TYPE_CHECKING:
     from klog.backup.repository import Repository
     from klog.backup.run import Result, RunOptions
+    from klog.backup.sources import BackupSource
 
 _PANEL = "Running"
 
@@ -68,14 +69,14 @@ class RunningOptions:
 
 
 def run_all(
-    repository: Repository, sources: Sequence[str], running: RunningOptions, output: OutputOptions
+    repository: Repository, source: BackupSource, running: RunningOptions, output: OutputOptions
 ) -> bool:
     """Run once, or until it is interrupted. Whether the last run was clean."""
     every_ms = None if running.every is None else parse_span("--every", running.every)
     while True:
         begin_s = time.monotonic()
         try:
-            is_clean = _run_once(repository, sources, running, output)
+            is_clean = _run_once(repository, source, running, output)
         except KlogError as error:
             if every_ms is None:
                 raise
@@ -87,12 +88,12 @@ def run_all(
 
 
 def _run_once(
-    repository: Repository, sources: Sequence[str], running: RunningOptions, output: OutputOptions
+    repository: Repository, source: BackupSource, running: RunningOptions, output: OutputOptions
 ) -> bool:
     from klog.backup.run import run_backup
 
     with LateProgress("Backing up", quiet=running.quiet) as shown:
-        result = run_backup(repository, sources, _options(running, shown))
+        result = run_backup(repository, source, _options(running, shown))
     for problem in result.manifest.problems:
         place = "" if problem.partition is None else f"{problem.partition}: "
         print_error(f"{place}{problem.what}")
