@@ -27,6 +27,7 @@ from klog.formats import (
     quorum_state,
     record_batch,
     time_index,
+    zookeeper_files,
 )
 from klog.formats import primitives as p
 from klog.formats import structures as s
@@ -123,6 +124,18 @@ def _(definition: s.Filled) -> Strategy[Any]:
 
 
 @values_of.register
+def _(definition: s.UntilMark) -> Strategy[Any]:
+    items = values_of(definition.subcon)
+    built = definition.subcon.build
+    return st.lists(items.filter(lambda item: not built(item).startswith(definition.mark)), max_size=3)
+
+
+@values_of.register
+def _(definition: s.AtEnd) -> Strategy[Any]:
+    return values_of(definition.subcon) | st.none()
+
+
+@values_of.register
 def _(definition: s.Sized) -> Strategy[Any]:
     return values_of(definition.subcon)
 
@@ -175,6 +188,35 @@ def _(definition: Keyed) -> Strategy[Any]:
     return values_of(definition.key).flatmap(
         lambda key: st.builds(KeyValue, st.just(key), st.none() | values_of(definition.choose(key)))
     )
+
+
+@st.composite
+def zookeeper_transactions(draw: st.DrawFn) -> c.Container:
+    """A transaction of any type."""
+    kind = draw(st.sampled_from(sorted(zookeeper_files.RECORDS)))
+    head = draw(values_of(zookeeper_files.TransactionHead))
+    # Two empty paths would look like a digest.
+    record = draw(values_of(zookeeper_files.RECORDS[kind]).filter(lambda each: each.get("paths") != ["", ""]))
+    digest = draw(st.none() | values_of(zookeeper_files.TransactionDigest))
+    if digest is not None:
+        digest.version = zookeeper_files.DIGEST_VERSION
+    return c.Container({**head, "type": kind, "record": record, "digest": digest})
+
+
+zookeeper_snapshots = values_of(zookeeper_files.Snapshot)
+zookeeper_logs = st.builds(
+    lambda head, transactions, padding: c.Container(
+        **head,
+        entries=[
+            c.Container(checksum=checksum, transaction=transaction, end=zookeeper_files.END_OF_ENTRY)
+            for checksum, transaction in transactions
+        ],
+        padding=bytes(padding),
+    ),
+    values_of(zookeeper_files.LogHead),
+    st.lists(st.tuples(int64s, zookeeper_transactions()), max_size=3),
+    st.integers(0, 40),
+)
 
 
 @st.composite

@@ -197,7 +197,7 @@ class _LogReader:
             self.data_records += 1
             if record.value is None:
                 raise FormatError("is a metadata record without a value")
-            parsed = cluster_metadata.parse(record.value)
+            parsed = cluster_metadata.read(record.value)
             if isinstance(parsed["fields"], bytes):
                 raise _unknown(parsed["type"], parsed["version"])
             replay.apply(parsed)

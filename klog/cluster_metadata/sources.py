@@ -1,6 +1,7 @@
 """Recognises where a cluster's metadata is by looking at it, and reads it. Reading changes nothing.
 
-A source is a ZooKeeper address, a directory or a JSON file. Several directories are divided by commas.
+A source is a ZooKeeper address, a directory or a JSON file. Several directories are divided by commas. If
+files of ZooKeeper hold several clusters, `DIR/chroot` names one, and `DIR//` that without a chroot.
 """
 
 from __future__ import annotations
@@ -36,8 +37,11 @@ def read_source(
 
     Raises MissingInputError (nothing of the kind is there), `StorageError`, `StoreError`, `FormatError`.
     """
+    place = _chroot_in_files(source)
     if source.startswith(_SCHEME):
         reading = _read_zookeeper(source.removeprefix(_SCHEME), on_problem, timeout_ms)
+    elif place is not None:
+        reading = zookeeper_form.read(place[0], on_problem, place[1])
     elif os.path.exists(source):
         reading = _read_path(source, on_problem)
     elif "," in source and all(os.path.isdir(each) for each in source.split(",")):
@@ -52,6 +56,18 @@ def read_source(
             "holds no metadata of a Kafka cluster", file=source, cure="check the chroot or path"
         )
     return reading
+
+
+def _chroot_in_files(source: str) -> tuple[Sequence[str], str] | None:
+    """Directories of ZooKeeper's files, and the chroot that is named after the last of them."""
+    *others, last = source.split(",")
+    directory = last.rstrip("/") if last.endswith("//") else last
+    while directory and not os.path.isdir(directory):
+        directory = directory.rpartition("/")[0]
+    directories = [*others, directory]
+    if directory == last or not all(map(zookeeper_form.is_zookeeper_directory, directories)):
+        return None
+    return directories, last[len(directory) :].rstrip("/")
 
 
 def _read_path(path: str, on_problem: OnProblem) -> Reading:

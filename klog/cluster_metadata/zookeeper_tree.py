@@ -7,178 +7,152 @@ below /zookeeper.
 
 from __future__ import annotations
 
-import struct
-import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from klog.formats import zookeeper_files as z
 from klog.formats.errors import FormatError
 from klog.formats.values import Value
+from klog.formats.zookeeper_reading import FileNode, Transaction, new_node, read_part
 from klog.metadata.errors import NoNodeError
 from klog.metadata.store import Node, NodeStat, parent_path
 
-_STAT: Final = struct.Struct(">qqqqqiiiq")  # what the digest has of a node's versions; no file has it so
 _UINT64: Final = 1 << 64
 _INT64_SIGN: Final = 1 << 63
 _WITHOUT_DIGEST: Final = "/zookeeper/"
 _CONTAINER_OWNER: Final = -(1 << 63)
 _TTL_MASK: Final = 0xFF
 _CREATES: Final = frozenset({z.CREATE, z.CREATE_2, z.CREATE_CONTAINER, z.CREATE_TTL})
-
-
-@dataclass(slots=True)
-class TreeNode:
-    """A node. Its digest is part of the tree's sum, so a change goes through `FileTree`."""
-
-    data: bytes | None
-    czxid: int = 0
-    mzxid: int = 0
-    ctime_ms: int = 0
-    mtime_ms: int = 0
-    version: int = 0
-    cversion: int = 0
-    aversion: int = 0
-    owner: int = 0
-    pzxid: int = 0
+_DELETES: Final = frozenset({z.DELETE, z.DELETE_CONTAINER})
+_CHANGES: Final = frozenset({z.SET_DATA, z.RECONFIGURE, z.SET_ACL})
 
 
 class FileTree:
-    """The nodes by path; the root's is empty."""
+    """The nodes by path; the root's is empty. If it `counts`, its digest is known after each change."""
 
-    def __init__(self) -> None:
-        self.nodes: dict[str, TreeNode] = {}
+    def __init__(self, *, counts: bool = False) -> None:
+        self.nodes: dict[str, FileNode] = {}
         self.zxid = 0
+        self._counts = counts
         self._sum = 0
         self._by_owner: dict[int, set[str]] = defaultdict(set)
 
     @property
     def digest(self) -> int:
         """The digest of the tree as ZooKeeper writes it, a signed number of 64 bits."""
-        total = self._sum % _UINT64
+        total = self._sum if self._counts else sum(_digest(*each) for each in self.nodes.items())
+        total %= _UINT64
         return total - _UINT64 if total >= _INT64_SIGN else total
 
-    def add(self, path: str, node: TreeNode) -> None:
+    def add(self, path: str, node: FileNode) -> None:
         """Puts a node in, in place of the one that is there."""
-        self._drop(path)
+        if path in self.nodes:
+            self._drop(path)
         self.nodes[path] = node
-        self._sum += _node_digest(path, node)
-        if _is_ephemeral(node.owner):
-            self._by_owner[node.owner].add(path)
+        if self._counts:
+            self._sum += _digest(path, node)
+        owner = node.owner
+        if owner and _is_ephemeral(owner):
+            self._by_owner[owner].add(path)
 
-    def _drop(self, path: str) -> TreeNode | None:
-        node = self.nodes.pop(path, None)
+    def _drop(self, path: str) -> FileNode | None:
+        node = self._taken(path)
         if node is not None:
-            self._sum -= _node_digest(path, node)
-            self._by_owner[node.owner].discard(path)
+            del self.nodes[path]
+            self._by_owner.get(node.owner, set()).discard(path)
         return node
 
-    def _change(self, path: str, change: Callable[[TreeNode], None]) -> None:
-        """Changes a node. A missing one was deleted later, which the snapshot has already."""
+    def _taken(self, path: str) -> FileNode | None:
+        """A node that is about to change. A missing one was deleted later: the snapshot knows already."""
         node = self.nodes.get(path)
-        if node is not None:
-            self._sum -= _node_digest(path, node)
-            change(node)
-            self._sum += _node_digest(path, node)
+        if self._counts and node is not None:
+            self._sum -= _digest(path, node)
+        return node
 
-    def apply(self, transaction: Value, position_bytes: int) -> None:
+    def _put_back(self, path: str, node: FileNode) -> None:
+        if self._counts:
+            self._sum += _digest(path, node)
+
+    def apply(self, transaction: Transaction, position_bytes: int) -> None:
         """Does a transaction. Raises `FormatError` for a part of a multi that cannot be read."""
-        head, record = transaction["head"], transaction["record"]
-        if head["type"] == z.MULTI:
-            parts = record["transactions"] or ()
+        if transaction.kind == z.MULTI:
+            parts = transaction.record["transactions"] or ()
             if not any(part["type"] == z.ERROR for part in parts):
                 for part in parts:
-                    self._apply(
-                        head, part["type"], z.parse_record(part["type"], part["data"] or b"", position_bytes)
-                    )
+                    record = read_part(part["type"], part["data"] or b"", position_bytes)
+                    self._apply(transaction, part["type"], record)
         else:
-            self._apply(head, head["type"], record)
-        self.zxid = max(self.zxid, head["zxid"])
+            self._apply(transaction, transaction.kind, transaction.record)
+        self.zxid = max(self.zxid, transaction.zxid)
 
-    def _apply(self, head: Value, kind: int, record: Value) -> None:
-        zxid, time_ms = head["zxid"], head["timeMs"]
+    def _apply(self, of: Transaction, kind: int, record: Value) -> None:
         if kind in _CREATES:
-            self._create(head, kind, record)
-        elif kind in (z.DELETE, z.DELETE_CONTAINER):
-            self._delete(record["path"], zxid)
-        elif kind in (z.SET_DATA, z.RECONFIGURE):
-
-            def set_data(node: TreeNode) -> None:
-                node.data, node.version = record["data"], record["version"]
-                node.mzxid, node.mtime_ms = zxid, time_ms
-
-            self._change(_key(record["path"]), set_data)
-        elif kind == z.SET_ACL:
-            self._change(_key(record["path"]), lambda node: setattr(node, "aversion", record["version"]))
+            self._create(of, kind, record)
+        elif kind in _DELETES:
+            self._delete(record["path"], of.zxid)
+        elif kind in _CHANGES:
+            self._change(of, kind, record)
         elif kind == z.CLOSE_SESSION:
-            listed = record.get("paths") or ()
-            for path in sorted({*listed, *self._by_owner.pop(head["session"], ())}):
-                self._delete(path, zxid)
+            for path in sorted({*(record["paths"] or ()), *self._by_owner.pop(of.session, ())}):
+                self._delete(path, of.zxid)
 
-    def _create(self, head: Value, kind: int, record: Value) -> None:
-        path, zxid, time_ms = record["path"], head["zxid"], head["timeMs"]
-        is_there = path in self.nodes
-        counted = record["parentCVersion"]
+    def _change(self, of: Transaction, kind: int, record: Value) -> None:
+        path = _key(record["path"])
+        node = self._taken(path)
+        if node is not None:
+            if kind == z.SET_ACL:
+                node.set_acl(record["version"])
+            else:
+                node.set_data(record["data"], record["version"], of.zxid, of.time_ms)
+            self._put_back(path, node)
 
-        def count_child(parent: TreeNode) -> None:
-            cversion = parent.cversion + 1 if counted == -1 else counted
-            if cversion > parent.cversion:
-                parent.cversion, parent.pzxid = cversion, zxid
-
-        self._change(_key(parent_path(path)), count_child)
-        if is_there or _key(parent_path(path)) not in self.nodes:
+    def _create(self, of: Transaction, kind: int, record: Value) -> None:
+        path = record["path"]
+        above = _key(parent_path(path))
+        parent = self._taken(above)
+        if parent is None:
             return
-        owner = _owner(head, kind, record)
-        self.add(path, TreeNode(record["data"], zxid, zxid, time_ms, time_ms, owner=owner, pzxid=zxid))
+        parent.count_child(record["parentCVersion"], of.zxid)
+        self._put_back(above, parent)
+        if path not in self.nodes:
+            self.add(path, new_node(record["data"], of.zxid, of.time_ms, _owner(of, kind, record)))
 
     def _delete(self, path: str, zxid: int) -> None:
-        if self._drop(path) is not None:
-            self._change(
-                _key(parent_path(path)), lambda parent: setattr(parent, "pzxid", max(parent.pzxid, zxid))
-            )
+        if self._drop(path) is None:
+            return
+        above = _key(parent_path(path))
+        parent = self._taken(above)
+        if parent is not None:
+            parent.lose_child(zxid)
+            self._put_back(above, parent)
 
 
 def _key(path: str) -> str:
     return "" if path == "/" else path
 
 
-def _owner(head: Value, kind: int, record: Value) -> int:
+def _owner(of: Transaction, kind: int, record: Value) -> int:
     if kind == z.CREATE_CONTAINER:
         return _CONTAINER_OWNER
     if kind == z.CREATE_TTL:
         return int(record["ttl"]) | (_TTL_MASK << 56) - _UINT64
-    return int(head["session"]) if record["ephemeral"] else 0
+    return of.session if record["ephemeral"] else 0
 
 
 def _is_ephemeral(owner: int) -> bool:
-    """Whether an owner is a session: containers and nodes with a time to live have marks in its place."""
+    """Whether an owner is a session. 0 is nobody; containers and nodes with a time to live have marks."""
     return owner not in (0, _CONTAINER_OWNER) and (owner >> 56) & 0xFF != _TTL_MASK
 
 
-def _node_digest(path: str, node: TreeNode) -> int:
-    if path.startswith(_WITHOUT_DIGEST):
-        return 0
-    stat = _STAT.pack(
-        node.czxid,
-        node.mzxid,
-        node.pzxid,
-        node.ctime_ms,
-        node.mtime_ms,
-        node.version,
-        node.cversion,
-        node.aversion,
-        node.owner,
-    )
-    crc = zlib.crc32(path.encode("utf-8", "surrogateescape"))
-    return zlib.crc32(stat, zlib.crc32(node.data or b"", crc))
+def _digest(path: str, node: FileNode) -> int:
+    return 0 if path.startswith(_WITHOUT_DIGEST) else node.digest(path)
 
 
 class ReadTree:
     """The nodes that outlive their sessions, as `tree_form` reads them, below a chroot."""
 
-    def __init__(self, nodes: Mapping[str, TreeNode], chroot: str = "") -> None:
+    def __init__(self, nodes: Mapping[str, FileNode], chroot: str = "") -> None:
         self._chroot = chroot
         self._nodes = nodes
         self._children: dict[str, list[str]] = defaultdict(list)
@@ -204,7 +178,8 @@ class ReadTree:
         node = self._nodes.get(path)
         if node is None or _is_ephemeral(node.owner):
             return None
-        return Node(node.data, NodeStat(node.version, node.czxid, node.mzxid, node.ctime_ms, 0))
+        czxid, mzxid, ctime_ms, version = node.order
+        return Node(node.data, NodeStat(version, czxid, mzxid, ctime_ms))
 
     def chroots(self) -> Iterator[str]:
         """The paths below which a Kafka cluster has its tree."""

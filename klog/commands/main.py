@@ -82,7 +82,7 @@ COMMANDS: Final = {
     ),
     "formats": _Command(
         "offline.formats",
-        "List the formats of a log directory, draw the layout of one, or decode a part of a file by it.",
+        "List the formats of a log directory and of ZooKeeper's, draw one, or decode a part of a file by it.",
     ),
     "serve": _Command("servers.serve", "Run a broker until it is interrupted."),
     "zookeeper": _Command(

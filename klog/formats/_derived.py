@@ -79,6 +79,20 @@ FIELDS: dict[str, tuple[tuple[str, str], ...]] = {
         (">h", "topic"),
         (">i", "partitionIds"),
     ),
+    "ZooKeeperSnapshotNode": (
+        (">i", "path"),
+        (">i", "data"),
+        (">qqqqqiiiqq", "acl czxid mzxid ctime mtime version cversion aversion ephemeralOwner pzxid"),
+    ),
+    "ZooKeeperLogEntry": (
+        (">qi", "checksum transaction"),
+    ),
+    "ZooKeeperTransactionHead": (
+        (">qiqqi", "session cxid zxid timeMs type"),
+    ),
+    "ZooKeeperTransactionDigest": (
+        (">iq", "version treeDigest"),
+    ),
 }
 # Fields of attributes: lowest bit, width.
 BITS: dict[str, dict[str, tuple[int, int]]] = {

@@ -1,5 +1,5 @@
-"""Lists every format of a log directory by name: what it is, the source of its rules, the module that defines
-it.
+"""Lists every format of a log directory, and of ZooKeeper's files, by name: what it is, the source of its
+rules, the module that defines it.
 
 A module is imported only when its definition, `parse` or `build` is needed.
 """
@@ -255,6 +255,30 @@ FORMATS: Final = (
         "KIP-595, KIP-853",
         "quorum_state",
         "QuorumStateFile",
+    ),
+    Format(
+        "zookeeper-snapshot",
+        "snapshot of ZooKeeper's tree",
+        "file",
+        "version-2/snapshot.<zxid>",
+        "FileSnap, zookeeper.jute",
+        "zookeeper_files",
+        "Snapshot",
+        "Fuzzy: transactions after its zxid may be in it already. Checksums are not compared here.",
+        parse_name="parse_snapshot",
+        build_name="build_snapshot",
+    ),
+    Format(
+        "zookeeper-log",
+        "transaction log of ZooKeeper",
+        "file",
+        "version-2/log.<zxid>",
+        "FileTxnLog, zookeeper.jute",
+        "zookeeper_files",
+        "Log",
+        "Parts of a multi are records without a head. Checksums are not compared here.",
+        parse_name="parse_log",
+        build_name="build_log",
     ),
     Format(
         "file-names",

@@ -11,8 +11,9 @@ from typing import Final
 import construct as c
 
 from klog.formats import binary, frames
+from klog.formats.fast_readers import REFUSALS
 from klog.formats.metadata_records import RECORDS
-from klog.formats.values import Bytes
+from klog.formats.values import Bytes, Value
 
 TITLE: Final = "metadata record"
 
@@ -26,6 +27,17 @@ def parse(value: Bytes) -> c.Container:
     """The value of one data record. Raises `FormatError`."""
     record: c.Container = binary.parse_all(MetadataRecord, value, TITLE)
     return record
+
+
+_READ: Final = frames.reader(RECORDS)
+
+
+def read(value: bytes) -> Value:
+    """The same, fast: as plain dicts and lists. Raises `FormatError`."""
+    try:
+        return _READ(value)
+    except REFUSALS:
+        return parse(value)
 
 
 def build(record: c.Container) -> bytes:

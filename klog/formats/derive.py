@@ -35,6 +35,10 @@ from klog.formats.text_blocks import TextLine, Word
 from klog.formats.time_index import Entry as TimeIndexEntry
 from klog.formats.transaction_index import AbortedTxn
 from klog.formats.transaction_state import Value as TransactionValue
+from klog.formats.zookeeper_files import LogEntry as ZooKeeperLogEntry
+from klog.formats.zookeeper_files import SnapshotNode as ZooKeeperSnapshotNode
+from klog.formats.zookeeper_files import TransactionDigest as ZooKeeperTransactionDigest
+from klog.formats.zookeeper_files import TransactionHead as ZooKeeperTransactionHead
 
 
 class Source(NamedTuple):
@@ -59,6 +63,10 @@ SOURCES: Final[dict[str, Source]] = {
     "OffsetCommitValue": Source(OffsetCommitValue, versions=(0, 1, 2, 3)),
     "GroupMetadataValue": Source(GroupMetadataValue, versions=(3,)),
     "TransactionValue": Source(TransactionValue, versions=(0,)),
+    "ZooKeeperSnapshotNode": Source(ZooKeeperSnapshotNode),
+    "ZooKeeperLogEntry": Source(ZooKeeperLogEntry),
+    "ZooKeeperTransactionHead": Source(ZooKeeperTransactionHead),
+    "ZooKeeperTransactionDigest": Source(ZooKeeperTransactionDigest),
 }
 """What is derived, by the name in `_derived.FIELDS`. A version's name ends with it: `OffsetCommitValue.3`."""
 LINE_SOURCES: Final = {"OffsetCheckpointFile": OffsetCheckpointFile, "LeaderEpochFile": LeaderEpochFile}

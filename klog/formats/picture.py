@@ -1,11 +1,13 @@
 """Decodes a part of a real file field by field: which bytes have which name, and what they say.
 
-A part is a batch of a segment, an entry of an index, or the whole of a small file. If the format is that of a
+A part is a batch of a segment, an entry of an index, a node or a transaction of ZooKeeper, or the whole of a
+small file. If the format is that of a
 record, it is a batch, whose records are decoded. Bytes come from a `Source`; no file is opened here.
 """
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -13,6 +15,7 @@ from typing import Final, NamedTuple
 import construct as c
 
 from klog.formats import (
+    binary,
     message_set,
     offset_index,
     producer_snapshot,
@@ -20,6 +23,7 @@ from klog.formats import (
     segment,
     time_index,
     transaction_index,
+    zookeeper_files,
 )
 from klog.formats import structures as s
 from klog.formats.catalogue import Format
@@ -47,6 +51,15 @@ _ENTRIES: Final = {
     "time-index": (time_index.Entry, 0),
     "transaction-index": (transaction_index.AbortedTxn, 0),
     "producer-snapshot": (producer_snapshot.ProducerEntry, SNAPSHOT_HEADER_BYTES),
+}
+# Formats that are a head and pieces of any size; what stands at its place in the bytes ends the pieces.
+_PIECES: Final = {
+    "zookeeper-log": (zookeeper_files.LogHead, zookeeper_files.LogEntry, {}),
+    "zookeeper-snapshot": (
+        zookeeper_files.SnapshotHead,
+        zookeeper_files.SnapshotNode,
+        {zookeeper_files.END_OF_NODES: zookeeper_files.SnapshotEnd},
+    ),
 }
 
 
@@ -98,6 +111,8 @@ def sections(chosen: Format, source: Source, position: int) -> list[Section]:
         return inside if chosen.kind != "record" else list(_records(chosen.definition, inside[-1]))
     if chosen.name in _ENTRIES and (position or chosen.name != "producer-snapshot"):
         return [_entry(chosen, source, position)]
+    if chosen.name in _PIECES:
+        return [_piece(chosen, source, position)]
     if position:
         raise UsageError(f"a {chosen.name} is read as a whole", cure="leave the position out")
     return [_whole(chosen, source.read(0, MAX_PART_BYTES))]
@@ -135,6 +150,23 @@ def _entry(chosen: Format, source: Source, position: int) -> Section:
     data = source.read(position, entry_bytes)
     _, places = trace(entry, data, chosen.name, position)
     return Section(f"entry {number}", position, data, places)
+
+
+def _piece(chosen: Format, source: Source, position: int) -> Section:
+    """The head of a file, or the piece that starts at a position. The next one starts after it."""
+    head, piece, ends = _PIECES[chosen.name]
+    data = source.read(position, MAX_PART_BYTES)
+    ending = (end for mark, end in ends.items() if data.startswith(mark))
+    definition = next(ending, piece) if position else head
+    stream = io.BytesIO(data)
+    try:
+        binary.parse_next(definition, stream, chosen.name, position)
+    except FormatError as error:
+        error.cure = "does a piece start there? The head is at 0, and each piece says where it ends"
+        raise
+    own = data[: stream.tell()]
+    _, places = trace(definition, own, chosen.name, position)
+    return Section("" if position else "head", position, own, places)
 
 
 def _batch(chosen: Format, source: Source, position: int) -> tuple[Section, c.Container]:

@@ -200,3 +200,50 @@ class Filled(Variable):
         for item in obj:
             self.subcon._build(item, stream, context, path)
         return obj
+
+
+class UntilMark(Variable):
+    """Items up to the end of the data, or to bytes that are no item: a mark, or as much of it as is left."""
+
+    def __init__(self, mark: bytes, subcon: c.Construct) -> None:
+        super().__init__(subcon)
+        self.mark = mark
+        self.type_name = "repeated to a mark"
+        self.size_text = "n"
+
+    def _parse(self, stream: io.BytesIO, context: c.Container, path: str) -> c.ListContainer:
+        items = c.ListContainer()
+        while True:
+            found = stream.read(len(self.mark))
+            stream.seek(-len(found), io.SEEK_CUR)
+            if self.mark.startswith(found):
+                return items
+            items.append(self.subcon._parsereport(stream, context, path))
+
+    def _build(self, obj: Value, stream: io.BytesIO, context: c.Container, path: str) -> Value:
+        require_list(obj, path)
+        for item in obj:
+            self.subcon._build(item, stream, context, path)
+        return obj
+
+
+class AtEnd(Variable):
+    """A field near the end that older writers did not write: None if fewer bytes are left than it needs."""
+
+    def __init__(self, subcon: c.Construct, least_bytes: int) -> None:
+        super().__init__(subcon)
+        self.least_bytes = least_bytes
+        self.type_name = "optional"
+        self.size_text = "0 or n"
+
+    def _parse(self, stream: io.BytesIO, context: c.Container, path: str) -> Value:
+        return self.subcon._parsereport(stream, context, path) if self.is_there(stream) else None
+
+    def is_there(self, stream: io.BytesIO) -> bool:
+        """Whether the field follows."""
+        return remaining_bytes(stream) >= self.least_bytes
+
+    def _build(self, obj: Value, stream: io.BytesIO, context: c.Container, path: str) -> Value:
+        if obj is not None:
+            self.subcon._build(obj, stream, context, path)
+        return obj

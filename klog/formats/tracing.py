@@ -24,7 +24,7 @@ from klog.formats.values import Bytes, Value
 _PART: Final = ("subcon", "thensubcon", "elsesubcon", "version")
 _PARTS: Final = ("subcons", "words")
 _CHOICES: Final = ("cases", "versions", "fields", "known")
-_ARRAYS: Final = (p.SizedArray, p.CountedArray, s.Filled, EntriesToZeroTail, CountedLines)
+_ARRAYS: Final = (p.SizedArray, p.CountedArray, s.Filled, s.UntilMark, EntriesToZeroTail, CountedLines)
 
 
 @dataclass(slots=True)

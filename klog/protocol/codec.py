@@ -12,13 +12,13 @@ by the number of bytes that it gets.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import Any, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
+from klog.formats.function_source import FunctionSource
 from klog.protocol.error_codes import error_code
 from klog.protocol.errors import MalformedMessageError
 from klog.protocol.primitives import (
@@ -132,44 +132,6 @@ class Shape(NamedTuple):
         return [field.name for field in self.fields] if named is None else named
 
 
-class _Source:
-    """The source of a function that is being written, with the objects that it names."""
-
-    def __init__(self, **names: object) -> None:
-        self._names = names
-        self._lines: list[str] = []
-        self._indent = ""
-        self._variables = 0
-
-    def add(self, line: str) -> None:
-        self._lines.append(self._indent + line)
-
-    @contextmanager
-    def block(self, head: str) -> Iterator[None]:
-        self.add(f"{head}:")
-        outer, self._indent = self._indent, f"{self._indent}    "
-        yield
-        self._indent = outer
-
-    def new(self, value: str | None = None) -> str:
-        """A new variable; with a value it is set."""
-        self._variables += 1
-        name = f"v{self._variables}"
-        if value is not None:
-            self.add(f"{name} = {value}")
-        return name
-
-    def named(self, value: object) -> str:
-        """The name of an object."""
-        name = f"{getattr(value, '__name__', 'value').strip('<>')}_{len(self._names)}"
-        self._names[name] = value
-        return name
-
-    def function(self, name: str) -> Any:  # noqa: ANN401 (as its source says)
-        exec("\n".join(self._lines), self._names)  # noqa: S102 (made of the fields of a class)
-        return self._names[name]
-
-
 # -- reading: `b` is the buffer, `p` the position in it ------------------------------------------------------
 
 
@@ -189,7 +151,7 @@ def reader(shape: Shape, *, copies: bool) -> Callable[[Buffer], Any]:
 
     A reader that `copies` is faster for small messages: single bytes are slow to read through a view.
     """
-    source = _Source(
+    source = FunctionSource(
         blob=_blob,
         ended=_ended,
         error=struct.error,
@@ -213,7 +175,7 @@ def reader(shape: Shape, *, copies: bool) -> Callable[[Buffer], Any]:
     return found
 
 
-def _read_struct(source: _Source, shape: Shape, at: str) -> str:
+def _read_struct(source: FunctionSource, shape: Shape, at: str) -> str:
     """Reads the fields of a struct from the position in the variable `at` on; the struct as an expression."""
     values = {name: source.named(value) for name, value in shape.absent}
     for fixed, group in groupby((field for field in shape.fields if field.tag is None), _has_fixed_size):
@@ -237,7 +199,7 @@ def _has_fixed_size(field: Field) -> bool:
     return field.kafka_type in _FIXED and not field.array
 
 
-def _read_fixed(source: _Source, kafka_types: Sequence[object], at: str) -> list[str]:
+def _read_fixed(source: FunctionSource, kafka_types: Sequence[object], at: str) -> list[str]:
     types = [_FIXED[each] for each in kafka_types]
     layout = struct.Struct(">" + "".join(each.letter for each in types))
     values = [source.new() for _ in types]
@@ -246,11 +208,11 @@ def _read_fixed(source: _Source, kafka_types: Sequence[object], at: str) -> list
     return [_converted(source, each.decode, value) for each, value in zip(types, values, strict=True)]
 
 
-def _converted(source: _Source, convert: _Convert, value: str) -> str:
+def _converted(source: FunctionSource, convert: _Convert, value: str) -> str:
     return value if convert is None else f"{source.named(convert)}({value})"
 
 
-def _read_tagged(source: _Source, fields: Sequence[Field], at: str) -> dict[str, str]:
+def _read_tagged(source: FunctionSource, fields: Sequence[Field], at: str) -> dict[str, str]:
     values = {field.name: source.new(source.named(field.default)) for field in fields}
     with source.block(f"if b[{at}]"):
         tags = source.new()
@@ -266,7 +228,7 @@ def _read_tagged(source: _Source, fields: Sequence[Field], at: str) -> dict[str,
     return values
 
 
-def _read_value(source: _Source, field: Field, flexible: bool, at: str) -> str:
+def _read_value(source: FunctionSource, field: Field, flexible: bool, at: str) -> str:
     """Reads the value of a field; the value as an expression."""
     if field.array:
         return _read_array(source, field, flexible, at)
@@ -293,7 +255,7 @@ def _read_value(source: _Source, field: Field, flexible: bool, at: str) -> str:
 
 
 def _read_sized(
-    source: _Source, value: str, at: str, flexible: bool, letter: str, form: str, read: str
+    source: FunctionSource, value: str, at: str, flexible: bool, letter: str, form: str, read: str
 ) -> None:
     """Reads bytes after their size: without a call if they are usual ones, else by the function `read`."""
     size, head = source.new(), 1 if flexible else struct.calcsize(letter)
@@ -312,7 +274,7 @@ def _read_sized(
         source.add(f"{value}, {at} = {read}(b, {at}, {flexible})")
 
 
-def _read_array(source: _Source, field: Field, flexible: bool, at: str) -> str:
+def _read_array(source: FunctionSource, field: Field, flexible: bool, at: str) -> str:
     count, items = source.new(), source.new("None")
     source.add(f"{count}, {at} = {'read_count' if field.nullable else 'read_items'}(b, {at}, {flexible})")
     with source.block(f"if {count} is not None"):
@@ -351,7 +313,7 @@ def _append_blob(parts: list[bytes], value: bytes | None, compact: bool, nullabl
 
 def writer(shape: Shape) -> Callable[[Any], list[Any]]:
     """Makes the parts of a message; views are parts as they are. Raises REFUSALS."""
-    source = _Source(
+    source = FunctionSource(
         append_blob=_append_blob, pack=struct.pack, string=_string, size=write_bytes_size, tags=write_tags
     )
     with source.block("def write(message)"):
@@ -362,7 +324,7 @@ def writer(shape: Shape) -> Callable[[Any], list[Any]]:
     return found
 
 
-def _write_struct(source: _Source, shape: Shape, value: str, parts: str) -> None:
+def _write_struct(source: FunctionSource, shape: Shape, value: str, parts: str) -> None:
     """Writes the struct in the variable `value` behind the `parts`."""
     order = shape.order()
     values = {field.name: f"{value}.{field.name}" for field in shape.fields}
@@ -391,7 +353,11 @@ def _write_struct(source: _Source, shape: Shape, value: str, parts: str) -> None
 
 
 def _write_fixed(
-    source: _Source, kafka_types: Sequence[object], values: Sequence[str], parts: str, closing: str = ""
+    source: FunctionSource,
+    kafka_types: Sequence[object],
+    values: Sequence[str],
+    parts: str,
+    closing: str = "",
 ) -> None:
     """`closing` is the format of what follows the values: `x` for the empty tagged fields of a struct."""
     types = [_FIXED[each] for each in kafka_types]
@@ -400,7 +366,9 @@ def _write_fixed(
     source.add(f"{parts}.append({pack}({', '.join(packed)}))")
 
 
-def _write_tagged(source: _Source, fields: Sequence[Field], values: Mapping[str, str], parts: str) -> None:
+def _write_tagged(
+    source: FunctionSource, fields: Sequence[Field], values: Mapping[str, str], parts: str
+) -> None:
     tags = source.new("[]")
     for field in fields:
         value = source.new(values[field.name])
@@ -412,7 +380,7 @@ def _write_tagged(source: _Source, fields: Sequence[Field], values: Mapping[str,
     source.add(f"{parts}.append(tags({tags}))")
 
 
-def _write_value(source: _Source, field: Field, flexible: bool, value: str, parts: str) -> None:
+def _write_value(source: FunctionSource, field: Field, flexible: bool, value: str, parts: str) -> None:
     if field.array:
         _write_array(source, field, flexible, value, parts)
     elif field.struct is not None and field.nullable:
@@ -430,7 +398,7 @@ def _write_value(source: _Source, field: Field, flexible: bool, value: str, part
         source.add(f"append_blob({parts}, {value}, {flexible}, {nullable})")
 
 
-def _write_array(source: _Source, field: Field, flexible: bool, value: str, parts: str) -> None:
+def _write_array(source: FunctionSource, field: Field, flexible: bool, value: str, parts: str) -> None:
     count = f"None if {value} is None else len({value})" if field.nullable else f"len({value})"
     source.add(f"{parts}.append(size({count}, {flexible}))")
     fixed = _FIXED.get(field.kafka_type)

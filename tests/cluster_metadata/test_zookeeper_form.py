@@ -13,9 +13,10 @@ import construct as c
 import pytest
 from hypothesis import given, settings
 
-from klog.cluster_metadata import tree_form, tree_output, zookeeper_form
+from klog.cluster_metadata import sources, tree_form, tree_output, zookeeper_form
 from klog.cluster_metadata.model import Cluster
 from klog.cluster_metadata.zookeeper_tree import FileTree
+from klog.formats import compression
 from klog.formats import zookeeper_files as z
 from klog.formats.errors import CorruptRecordError, FormatError, StorageError, UnsupportedFormatError
 from klog.metadata.store import Check, Create, Delete, Operation, SetData
@@ -28,12 +29,6 @@ from tests.peers.zookeeper import ZooKeeperServer
 FIXTURE = Path(__file__).parent / "zookeeper-3.8"
 CLUSTER = tree_output.held(tree_form.read(live_tree(), "").cluster).cluster
 LATER = {"topic": "t1", "config": {"retention.ms": "5"}}
-
-
-@pytest.fixture
-def server(kafka3: KafkaPeer, tmp_path: Path) -> Iterator[ZooKeeperServer]:
-    with ZooKeeperServer(tmp_path / "server", kafka3) as running:
-        yield running
 
 
 @pytest.fixture
@@ -73,7 +68,21 @@ def read(directory: Path) -> Cluster:
 
 
 @pytest.mark.kafka
-def test_the_files_of_a_killed_server_say_what_it_said(server: ZooKeeperServer, tmp_path: Path) -> None:
+@pytest.mark.parametrize("compressed", ["", ".gz", ".snappy"])
+def test_the_files_of_a_killed_server_say_what_it_said(
+    kafka3: KafkaPeer, tmp_path: Path, compressed: str
+) -> None:
+    flags = (f"-Dzookeeper.snapshot.compression.method={compressed[1:]}",)
+    with ZooKeeperServer(tmp_path / "server", kafka3, jvm_flags=flags) as server:
+        live = _live_before_its_kill(server)
+    reading = zookeeper_form.read([str(tmp_path / "server" / "data")])
+    assert reading.cluster == live
+    assert reading.cluster.controller_epoch == 7
+    assert reading.notes == ()
+    assert f"{compressed}, and the transactions up to" in reading.details[0]
+
+
+def _live_before_its_kill(server: ZooKeeperServer) -> Cluster:
     store = ZooKeeperStore(f"{server.hosts}/kafka", session_timeout_ms=6_000)
     tree_output.write(store, CLUSTER)
     fill(store)
@@ -82,16 +91,40 @@ def test_the_files_of_a_killed_server_say_what_it_said(server: ZooKeeperServer, 
     server.start()
     store.wait_connected(10_000)
     change(store)
-    live = tree_form.read(store, "")
+    live = tree_form.read(store, "").cluster
     server.kill()
     store.close()
-    reading = zookeeper_form.read([str(tmp_path / "server" / "data")])
-    assert reading.cluster == live.cluster
-    assert reading.cluster.controller_epoch == 7
-    assert reading.notes == ()
+    return live
 
 
 # --- files of any cluster ---
+
+
+def _below(operations: Iterable[Operation], chroot: str) -> Iterator[Operation]:
+    return (replace(each, path=chroot + each.path) for each in operations)
+
+
+def test_of_several_clusters_one_is_named(tmp_path: Path) -> None:
+    clusters = {
+        "": "zsiXsM12QjO3SJygbMVE2g",
+        "/a": "_sEEsoO3R8KWMpPrG_sTow",
+        "/b/c": "iuvGZtffTPmwwhc6461t6Q",
+    }
+    operations: list[Operation] = [Create("/b")]
+    for chroot, cluster_id in clusters.items():
+        made = [Create("/brokers"), *tree_output.operations(Cluster(cluster_id))]
+        operations += [Create(chroot)] if chroot else []
+        operations += _below(made, chroot)
+    (tmp_path / "log.1").write_bytes(log_file(operations))
+    with pytest.raises(StorageError, match="holds the metadata of 3 Kafka clusters") as caught:
+        sources.read_source(str(tmp_path))
+    assert caught.value.cure == f"name the one to read: {tmp_path}/a, {tmp_path}/b/c, {tmp_path}//"
+    for chroot, cluster_id in clusters.items():
+        place = f"{tmp_path}{chroot or '//'}"
+        assert sources.read_source(place).cluster.cluster_id == cluster_id
+        assert sources.read_source(f"{tmp_path},{place}").cluster.cluster_id == cluster_id
+    with pytest.raises(StorageError, match="3 Kafka clusters, none of them at /b"):
+        sources.read_source(f"{tmp_path}/b")
 
 
 def log_file(operations: Iterable[Operation]) -> bytes:
@@ -105,13 +138,22 @@ def log_file(operations: Iterable[Operation]) -> bytes:
             versions[each.path] = versions.get(each.path, 0) + 1
             kind, record = z.SET_DATA, {"version": versions[each.path]}
         assert isinstance(each, Create | SetData)
-        head = {"session": 1, "cxid": zxid, "zxid": zxid, "timeMs": 1_000 + zxid, "type": kind}
-        body = z.TransactionHead.build(head) + z.RECORDS[kind].build(
-            {"path": each.path, "data": each.data, **record}
+        transaction = c.Container(
+            session=1,
+            cxid=zxid,
+            zxid=zxid,
+            timeMs=1_000 + zxid,
+            type=kind,
+            record={"path": each.path, "data": each.data, **record},
+            digest=None,
         )
-        entry = {"checksum": zlib.adler32(body), "transaction": body, "end": z.END_OF_ENTRY}
-        data += z.LogEntry.build(entry)
+        data += _entry(z.Transaction.build(transaction))
     return data + bytes(64)
+
+
+def _entry(body: bytes) -> bytes:
+    checksum: bytes = c.Int64sb.build(zlib.adler32(body))
+    return checksum + c.Prefixed(c.Int32sb, c.GreedyBytes).build(body) + z.END_OF_ENTRY
 
 
 @settings(max_examples=25)
@@ -208,36 +250,68 @@ def test_a_damaged_transaction_is_refused_with_its_position(copy: Path) -> None:
     assert (caught.value.file, caught.value.position_bytes) == (str(path), 16)
 
 
-def test_a_tree_with_another_digest_than_zookeepers_is_noted(copy: Path) -> None:
+def test_a_tree_with_another_digest_than_zookeepers_is_noted_with_the_first_transaction(copy: Path) -> None:
     path = log_of(copy)
+    created: list[int] = []
 
-    def other_digest(transaction: c.Container) -> None:
-        transaction.digest.treeDigest += 1
+    def other_data(transaction: c.Container) -> None:
+        transaction.record.data = b"other"
+        created.append(transaction.zxid)
 
-    path.write_bytes(_rewritten(path.read_bytes(), z.CREATE, other_digest))
+    path.write_bytes(_rewritten(path.read_bytes(), z.CREATE, other_data))
     (note,) = zookeeper_form.read([str(copy)]).notes
-    assert "the digest of the tree is" in note
+    assert note.startswith(f"after zxid 0x{created[0]:x} the digest of the tree is")
 
 
-def test_a_transaction_of_an_unknown_type_is_refused(copy: Path) -> None:
+def test_a_transaction_of_an_unknown_type_is_refused_with_its_position(copy: Path) -> None:
     path = log_of(copy)
-
-    def other_type(transaction: c.Container) -> None:
-        transaction.head.type = 99
-
-    path.write_bytes(_rewritten(path.read_bytes(), z.CREATE, other_type))
-    with pytest.raises(UnsupportedFormatError, match="unknown type"):
+    log = z.parse_log(path.read_bytes())
+    first, *_ = (each.transaction for each in log.entries)
+    body = z.TransactionHead.build({**first, "type": 99}) + b"later"
+    path.write_bytes(z.LogHead.build(log) + _entry(body))
+    with pytest.raises(UnsupportedFormatError, match="unknown type 99") as caught:
         read(copy)
+    assert caught.value.file == str(path)
+    assert caught.value.position_bytes is not None
+    assert caught.value.cure == "written by a newer ZooKeeper than this klog knows"
 
 
 def test_a_missing_log_is_noted(copy: Path) -> None:
     path = log_of(copy)
 
     def later(transaction: c.Container) -> None:
-        transaction.head.zxid += 5
+        transaction.zxid += 5
 
     path.write_bytes(_rewritten(path.read_bytes(), z.CREATE, later))
     assert any("a log may be missing" in note for note in zookeeper_form.read([str(copy)]).notes)
+
+
+def test_the_zxid_at_the_end_of_a_snapshot_of_zookeeper_3_9_has_a_checksum_of_its_own(copy: Path) -> None:
+    path = snapshot_of(copy)
+    data = path.read_bytes()
+    zxid = data + z.LastZxid.build({"zxid": 10})
+    sealed = zxid + z.Seal.build({"checksum": zlib.adler32(zxid)})
+    path.write_bytes(sealed)
+    assert zookeeper_form.read([str(copy)]).notes == ()
+    path.write_bytes(zxid + z.Seal.build({"checksum": 1}))
+    assert "its checksum is 1" in zookeeper_form.read([str(copy)]).notes[0]
+
+
+@pytest.mark.parametrize(("suffix", "codec"), [("gz", compression.GZIP), ("snappy", compression.SNAPPY)])
+def test_a_compressed_snapshot_is_read_and_a_damaged_one_is_passed_over(
+    copy: Path, suffix: str, codec: int
+) -> None:
+    path = snapshot_of(copy)
+    data = bytearray(compression.compress(codec, path.read_bytes()))
+    path.unlink()
+    compressed = path.with_name(f"{path.name}.{suffix}")
+    compressed.write_bytes(data)
+    reading = zookeeper_form.read([str(copy)])
+    assert (reading.cluster, reading.notes) == (read(FIXTURE), ())
+    assert reading.details[0].startswith(str(compressed))
+    data[len(data) // 2] ^= 1
+    compressed.write_bytes(data)
+    assert "a snapshot is not used" in zookeeper_form.read([str(copy)]).notes[0]
 
 
 def test_files_without_a_valid_snapshot_are_refused(copy: Path) -> None:
@@ -259,17 +333,8 @@ def test_a_log_of_another_program_is_refused(copy: Path) -> None:
 
 def _rewritten(data: bytes, kind: int, change: Callable[[c.Container], None]) -> bytes:
     """A log whose last transaction of a type is changed, with a checksum that fits."""
-    entries, position = [], 16
-    while any(data[position : position + 12]):
-        entry = z.LogEntry.parse(data[position:])
-        entries.append(entry)
-        position += len(z.LogEntry.build(entry))
-    for entry in reversed(entries):
-        transaction = z.parse_transaction(entry.transaction, 0)
-        if transaction.head.type == kind:
-            change(transaction)
-            body = z.TransactionHead.build(transaction.head) + z.RECORDS[kind].build(transaction.record)
-            entry.transaction = body + z.TransactionDigest.build(transaction.digest)
-            entry.checksum = zlib.adler32(entry.transaction)
-            break
-    return data[:16] + b"".join(z.LogEntry.build(entry) for entry in entries)
+    log = z.parse_log(data)
+    change([each.transaction for each in log.entries if each.transaction.type == kind][-1])
+    return bytes(z.LogHead.build(log)) + b"".join(
+        _entry(z.Transaction.build(each.transaction)) for each in log.entries
+    )

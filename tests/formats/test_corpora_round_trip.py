@@ -130,7 +130,8 @@ def test_the_corpora_have_every_magic_codec_and_format() -> None:
         for path in _files(log_dir)
         if (found := catalogue.of_file(path.name)) is not None
     }
-    assert kinds == {entry.name for entry in catalogue.FORMATS if entry.kind == "file"}
+    of_logs = (entry.name for entry in catalogue.FORMATS if not entry.name.startswith("zookeeper-"))
+    assert kinds == {name for name in of_logs if catalogue.find(name).kind == "file"}
 
 
 def test_a_preallocated_index_ends_at_its_zero_tail() -> None:

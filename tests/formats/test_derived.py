@@ -16,7 +16,6 @@ RUN = "run `python -m klog.formats.derive`"
 NOT_OF_FILES = {
     "backup/packing.py": "the seekable format of zstd",
     "client/consumer_protocol.py": "the wire: subscriptions and assignments",
-    "cluster_metadata/zookeeper_tree.py": "what ZooKeeper computes a digest of",
     "commands/kafka_tools/deserialisers.py": "values of records",
     "commands/kafka_tools/dump_log/messages.py": "Java's UUID",
     "commands/kafka_tools/dump_log/parsers.py": "values of records",

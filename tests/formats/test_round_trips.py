@@ -52,6 +52,8 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "partition-metadata": own.partition_metadatas,
     "clean-shutdown": own.clean_shutdowns,
     "quorum-state": own.quorum_states,
+    "zookeeper-snapshot": own.zookeeper_snapshots,
+    "zookeeper-log": own.zookeeper_logs,
     "file-names": own.file_names,
     "directory-names": own.directory_names,
 }

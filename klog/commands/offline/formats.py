@@ -27,7 +27,7 @@ def formats(
     ] = None,
     json_output: bool = flag("Print one JSON object per line.", "--json"),
 ) -> None:
-    """List the formats of a log directory, draw the layout of one, or decode a part of a file by it.
+    """List the formats of a log directory and of ZooKeeper's, draw one, or decode a part of a file by it.
 
     The layout comes from the definition with which klog reads and writes the file.
 

@@ -195,6 +195,25 @@ def test_records_of_internal_topics_are_shown_by_their_formats(corpus: str) -> N
     assert corpus == "k28-codecs", "no records of groups"
 
 
+ZOOKEEPER = Path(__file__).parents[2] / "cluster_metadata" / "zookeeper-3.8" / "version-2"
+
+
+@pytest.mark.parametrize(("name", "file"), [("zookeeper-snapshot", "snapshot.a"), ("zookeeper-log", "log.1")])
+def test_pieces_of_zookeepers_files_follow_each_other(name: str, file: str) -> None:
+    path = ZOOKEEPER / file
+    position, pieces = 0, []
+    while position < len(path.read_bytes().rstrip(b"\0")):
+        found = rows(name, f"{path}@{position}")
+        pieces.append({row["name"]: row["value"] for row in found})
+        position += sum(len(row["bytes"]) // 2 for row in found)
+    parsed = catalogue.find(name).parse(path.read_bytes())
+    if name == "zookeeper-log":
+        assert [piece["zxid"] for piece in pieces[1:]] == [each.transaction.zxid for each in parsed.entries]
+    else:
+        assert [piece["path"] for piece in pieces[1:-1]] == [each.path for each in parsed.nodes]
+        assert pieces[-1]["digest"] == parsed.treeDigest.digest
+
+
 @pytest.mark.parametrize(
     "name", ["leader-epoch-checkpoint", "recovery-point-offset-checkpoint", "replication-offset-checkpoint"]
 )
