@@ -16,8 +16,7 @@ from typing import BinaryIO, Final
 from klog.backup import names
 from klog.backup.model import Damage, Piece
 from klog.backup.packing import Packer
-from klog.backup.store import Store
-from klog.export.outputs import PendingFile
+from klog.backup.store import NewObject, Store
 from klog.formats.checksums import Bytes
 from klog.formats.constants import BATCH_HEADER_BYTES, CODEC_MASK
 from klog.formats.names import TopicPartition
@@ -97,7 +96,7 @@ class PieceWriter:
         self._on_stored = on_stored
         self._now_ms = now_ms
         self._lock = threading.Lock()
-        self._waiting: list[tuple[PendingFile, str]] = []
+        self._waiting: list[NewObject] = []
 
     def begin(self, partition: TopicPartition, segment: int, start_bytes: int, table: BatchTable) -> _Piece:
         """A new piece; `table` has its first batches, which decide whether it is compressed."""
@@ -112,18 +111,17 @@ class PieceWriter:
         try:
             made = piece.finished()
             if self._is_there(made):
-                piece.pending.discard()
+                piece.new.discard()
             elif made.stored_bytes < SMALL_BYTES:
-                with self.store.writing():
-                    piece.pending.close()
+                piece.new.close()
                 with self._lock:
-                    self._waiting.append((piece.pending, made.name))
+                    self._waiting.append(piece.new)
                 self._on_stored(made.stored_bytes)
             else:
-                self.store.commit(piece.pending, made.name)
+                self.store.commit(piece.new)
                 self._on_stored(made.stored_bytes)
         except BaseException:
-            piece.pending.discard()
+            piece.new.discard()
             raise
         return made
 
@@ -145,7 +143,7 @@ class PieceWriter:
         """Remove the pieces that wait."""
         _discard(self._take_waiting())
 
-    def _take_waiting(self) -> list[tuple[PendingFile, str]]:
+    def _take_waiting(self) -> list[NewObject]:
         with self._lock:
             waiting, self._waiting = self._waiting, []
         return waiting
@@ -160,9 +158,9 @@ class PieceWriter:
         )
 
 
-def _discard(files: Iterable[tuple[PendingFile, str]]) -> None:
-    for pending, _ in files:
-        pending.discard()
+def _discard(objects: Iterable[NewObject]) -> None:
+    for new in objects:
+        new.discard()
 
 
 class _Piece:
@@ -176,7 +174,7 @@ class _Piece:
         start_bytes: int,
         compression: str,
     ) -> None:
-        self.pending = store.create()
+        self.new = store.create()
         self.size_bytes = 0
         self._store = store
         self._partition = partition
@@ -184,7 +182,7 @@ class _Piece:
         self._start_bytes = start_bytes
         self._compression = compression
         self._hash = hashlib.sha256()
-        self._packer = Packer(compression, self.pending.sink.write)
+        self._packer = Packer(compression, self.new.write)
         self._first_offset = self._end_offset = -1
         self._max_timestamp_ms = -1
 
@@ -196,22 +194,21 @@ class _Piece:
         self._max_timestamp_ms = max(self._max_timestamp_ms, max_timestamp_ms)
         self.size_bytes += len(data)
         self._hash.update(data)
-        with self._store.writing():
-            self._packer.add(data)
+        self._packer.add(data)
 
     def finished(self) -> Piece:
         """The piece as it is to be named."""
-        with self._store.writing():
-            self._packer.finish()
+        self._packer.finish()
         sha256 = self._hash.hexdigest()
         name = names.piece(
             self._partition,
             self._segment,
             self._first_offset,
             self._end_offset,
-            sha256,
+            self._store.content_id(sha256),
             self._compression,
         )
+        self.new.seal(name)
         return Piece(
             self._segment,
             self._start_bytes,
@@ -221,7 +218,7 @@ class _Piece:
             self._max_timestamp_ms,
             sha256,
             name,
-            self.pending.sink.size_bytes,
+            self.new.stored_bytes,
         )
 
 
@@ -268,7 +265,7 @@ class SegmentPieces:
     def discard(self) -> None:
         """Remove a piece that was begun."""
         if self._piece is not None:
-            self._piece.pending.discard()
+            self._piece.new.discard()
 
     def _add_rows(
         self, piece: _Piece, data: memoryview, table: BatchTable, first_row: int, end_row: int

@@ -16,6 +16,7 @@ from typing import Any, Final
 from klog.backup.model import (
     FORMAT_VERSION,
     Damage,
+    Encryption,
     Manifest,
     PartitionRef,
     PartitionState,
@@ -196,11 +197,37 @@ _MANIFEST: Final = structure(
     read_bytes=Member("readBytes", _COUNT),
     stored_bytes=Member("storedBytes", _COUNT),
 )
+_ENCRYPTION: Final = structure(
+    Encryption, method=Member("method", TEXT), key=Member("key", TEXT), check=Member("check", TEXT)
+)
 _INFO: Final = structure(
     RepositoryInfo,
     id=Member("id", TEXT),
     compression=Member("compression", TEXT),
-    encryption=Member("encryption", TEXT, None),
+    encryption=Member("encryption", optional(_ENCRYPTION), None),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class WrappedKey:
+    """A data key that is encrypted under what scrypt makes of a user's key. Bytes are in hex."""
+
+    id: str
+    cost: int
+    block_size: int
+    salt: str
+    check: str
+    sealed: str
+
+
+_KEY: Final = structure(
+    WrappedKey,
+    id=Member("id", TEXT),
+    cost=Member("scryptCost", integer(2, INT32_MAX)),
+    block_size=Member("scryptBlockSize", integer(1, INT32_MAX)),
+    salt=Member("salt", TEXT),
+    check=Member("check", TEXT),
+    sealed=Member("sealed", TEXT),
 )
 
 
@@ -259,6 +286,17 @@ def decode_info(data: bytes) -> RepositoryInfo:
     """The values of `klog-backup.json`."""
     info: RepositoryInfo = _INFO.decode(_decode("klog backup repository", data), "")
     return info
+
+
+def encode_key(key: WrappedKey) -> bytes:
+    """The document of a data key."""
+    return _encode("klog backup key", _KEY.encode(key))
+
+
+def decode_key(data: bytes) -> WrappedKey:
+    """A data key from its document."""
+    key: WrappedKey = _KEY.decode(_decode("klog backup key", data), "")
+    return key
 
 
 def encode_manifest(manifest: Manifest) -> bytes:

@@ -215,14 +215,24 @@ def is_wanted(topic: str, patterns: Sequence[str]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
+class Encryption:
+    """How all other objects are encrypted: the method, the id of the data key that new ones are under, and a
+    keyed hash (hex) of the other members of `klog-backup.json`.
+    """
+
+    method: str
+    key: str
+    check: str
+
+
+@dataclass(frozen=True, slots=True)
 class RepositoryInfo:
     """`klog-backup.json`: what is the same for all objects.
 
-    `compression` is `none`, `gzip` or `zstd`, for pieces whose batches are not compressed. `encryption` is
-    None, or the name of the method with the fingerprint of its key.
+    `compression` is `none`, `gzip` or `zstd`, for pieces whose batches are not compressed.
     """
 
     id: str
     compression: str = "zstd"
-    encryption: str | None = None
+    encryption: Encryption | None = None
     version: int = FORMAT_VERSION

@@ -12,12 +12,14 @@ from klog.formats.errors import UsageError
 from klog.formats.names import TopicPartition
 
 INFO: Final = "klog-backup.json"
+KEYS: Final = "keys"
 DATA: Final = "data"
 MANIFESTS: Final = "manifests"
 STATES: Final = "states"
 TABLES: Final = "tables"
 METADATA: Final = "metadata"
 _HASH_DIGITS: Final = 16
+_KEY_ID: Final = re.compile(r"[0-9a-f]{16}")
 _ID: Final = re.compile(r"\d{8}T\d{9}Z-[0-9a-z]{4,32}")
 
 
@@ -45,6 +47,17 @@ def id_of_manifest(name: str) -> str | None:
     return identifier if _ID.fullmatch(identifier) and manifest(identifier) == name else None
 
 
+def key(identifier: str) -> str:
+    """The name of a data key of an encrypted repository."""
+    return f"{KEYS}/{identifier}.json"
+
+
+def id_of_key(name: str) -> str | None:
+    """The id in the name of a data key; None for any other name."""
+    identifier = name.rpartition("/")[2].removesuffix(".json")
+    return identifier if _KEY_ID.fullmatch(identifier) and key(identifier) == name else None
+
+
 def table(identifier: str) -> str:
     """The name of a table of all partitions."""
     return f"{TABLES}/{identifier}.json.gz"
@@ -55,9 +68,9 @@ def states(identifier: str, number: int) -> str:
     return f"{STATES}/{identifier}-{number:04d}.json.gz"
 
 
-def metadata(sha256: str) -> str:
+def metadata(content_id: str) -> str:
     """The name of the metadata of a cluster."""
-    return f"{METADATA}/{sha256[:_HASH_DIGITS]}.json.gz"
+    return f"{METADATA}/{content_id[:_HASH_DIGITS]}.json.gz"
 
 
 def data_directory(partition: TopicPartition) -> str:
@@ -66,16 +79,16 @@ def data_directory(partition: TopicPartition) -> str:
 
 
 def piece(
-    partition: TopicPartition, segment: int, first: int, end: int, sha256: str, compression: str
+    partition: TopicPartition, segment: int, first: int, end: int, content_id: str, compression: str
 ) -> str:
-    """The name of a piece with these offsets and this content."""
+    """The name of a piece with these offsets. `Store.content_id` makes what stands for its content."""
     offsets = f"{segment:020d}-{first:020d}-{end:020d}"
-    return f"{data_directory(partition)}/{offsets}-{sha256[:_HASH_DIGITS]}.log{SUFFIXES[compression]}"
+    return f"{data_directory(partition)}/{offsets}-{content_id[:_HASH_DIGITS]}.log{SUFFIXES[compression]}"
 
 
-def snapshot(partition: TopicPartition, offset: int, sha256: str) -> str:
+def snapshot(partition: TopicPartition, offset: int, content_id: str) -> str:
     """The name of a producer snapshot."""
-    return f"{data_directory(partition)}/{offset:020d}-{sha256[:_HASH_DIGITS]}.snapshot"
+    return f"{data_directory(partition)}/{offset:020d}-{content_id[:_HASH_DIGITS]}.snapshot"
 
 
 def time_of_id(identifier: str) -> int:

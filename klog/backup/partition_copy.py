@@ -220,7 +220,8 @@ def _snapshot(
             found.problems.append(error.at(path))
             continue
         sha256 = hashlib.sha256(data).hexdigest()
-        stored = StoredObject(names.snapshot(replica.partition, offset, sha256), len(data), sha256)
+        content_id = writer.store.content_id(sha256)
+        stored = StoredObject(names.snapshot(replica.partition, offset, content_id), len(data), sha256)
         kept = SnapshotObject(offset, stored)
         if previous is None or previous.snapshot != kept:
             writer.store.put(stored.name, data)

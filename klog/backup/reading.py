@@ -7,9 +7,11 @@ read.
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import BinaryIO, Final
 
+from klog.backup.keys import UserKey, key_from_environment
 from klog.backup.model import PartitionState, Piece
 from klog.backup.packing import unpacked
 from klog.backup.repository import Repository, open_repository
@@ -21,9 +23,12 @@ READ_BYTES: Final = 1 << 20
 _CURE: Final = "take the object from a copy of the repository, or leave this partition out"
 
 
-def open_backups(place: str, policy: RetryPolicy | None = None) -> Repository:
-    """The repository at a path or URI. Raises `MissingInputError` if there is none."""
-    return open_repository(open_store(place, policy))
+def open_backups(place: str, policy: RetryPolicy | None = None, key: UserKey | None = None) -> Repository:
+    """The repository at a path or URI. The key of an encrypted one is by default that of the environment.
+
+    Raises `MissingInputError` if there is no repository, and `UsageError` for a wrong key.
+    """
+    return open_repository(open_store(place, policy), key or key_from_environment(os.environ))
 
 
 def open_piece(repository: Repository, piece: Piece) -> BinaryIO:

@@ -7,10 +7,13 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
+from secrets import token_bytes
 from typing import TypeVar
 
 from klog.backup import documents, names
 from klog.backup.documents import StoredState
+from klog.backup.encryption import RandomBytes
+from klog.backup.keys import UserKey, create_key, open_keys, rekey
 from klog.backup.model import Manifest, PartitionRef, PartitionState, RepositoryInfo, StoredObject
 from klog.backup.packing import SUFFIXES
 from klog.backup.store import Store, missing
@@ -107,7 +110,7 @@ class Repository:
     def put_metadata(self, data: bytes) -> StoredObject:
         """Store the metadata of a cluster."""
         sha256 = hashlib.sha256(data).hexdigest()
-        stored = StoredObject(names.metadata(sha256), len(data), sha256)
+        stored = StoredObject(names.metadata(self.store.content_id(sha256)), len(data), sha256)
         if self.store.status(stored.name) is None:
             self.store.put(stored.name, gzip.compress(data, 6, mtime=0))
         return stored
@@ -143,18 +146,27 @@ class Repository:
         return StorageError("does not have the checksum of the backup", file=self._file(name), cure=_CURE)
 
 
-def open_repository(store: Store) -> Repository:
-    """The repository in a store. Raises `MissingInputError` if there is none."""
+def open_repository(store: Store, key: UserKey | None = None) -> Repository:
+    """The repository in a store. Raises `MissingInputError` if there is none, and `UsageError` for a wrong
+    key.
+    """
     found = _info(store)
     if found is None:
         cure = "check the path; klog backup run makes a repository"
         raise MissingInputError("is no backup repository", file=store.place, cure=cure)
-    return Repository(store, found)
+    return _opened(store, found, key, token_bytes)
 
 
-def open_or_create(store: Store, wanted: RepositoryInfo) -> Repository:
-    """The repository in a store. An empty place becomes one. Raises `UsageError` for a place with other
-    things.
+def open_or_create(
+    store: Store,
+    wanted: RepositoryInfo,
+    key: UserKey | None = None,
+    *,
+    random_bytes: RandomBytes = token_bytes,
+    on_create: Callable[[], object] = lambda: None,
+) -> Repository:
+    """The repository in a store. An empty place becomes one, which is encrypted if there is a key. Raises
+    `UsageError` for a place with other things, and for a wrong key.
 
     If two runs create it at once, both go on with what is there in the end.
     """
@@ -162,12 +174,31 @@ def open_or_create(store: Store, wanted: RepositoryInfo) -> Repository:
     if found is None:
         if wanted.compression not in SUFFIXES:
             raise UsageError(f"{wanted.compression!r} is not a compression: {', '.join(SUFFIXES)} are")
-        if any(not name.startswith("_") for name in store.files()):
+        if any(not name.startswith(("_", f"{names.KEYS}/")) for name in store.files()):
             cure = "choose an empty or a new directory"
             raise UsageError("holds files and is no backup repository", file=store.place, cure=cure)
+        on_create()
+        if key is not None:
+            wanted = create_key(store, wanted, key, random_bytes)
         store.put(names.INFO, documents.encode_info(wanted))
         found = _info(store) or wanted
-    return Repository(store, found)
+    return _opened(store, found, key, random_bytes)
+
+
+def _opened(store: Store, info: RepositoryInfo, key: UserKey | None, random_bytes: RandomBytes) -> Repository:
+    keys = open_keys(store, info, key, random_bytes)
+    return Repository(store if keys is None else store.encrypted(keys), info)
+
+
+def change_key(store: Store, old: UserKey | None, new: UserKey) -> int:
+    """Let another key open an encrypted repository instead. How many data keys were wrapped anew.
+
+    Raises `UsageError`, `StorageError`, `FormatError`.
+    """
+    found = _info(store)
+    if found is None:
+        raise MissingInputError("is no backup repository", file=store.place, cure="check the path")
+    return rekey(store, found, old, new, token_bytes)
 
 
 def _info(store: Store) -> RepositoryInfo | None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from klog.backup.directories import LogDirectories
+from klog.backup.keys import UserKey
 from klog.backup.model import PartitionState, RepositoryInfo
 from klog.backup.reading import segment_bytes
 from klog.backup.repository import Repository, open_or_create
@@ -28,6 +29,7 @@ class Backups:
     place: Path | str
     compression: str = "none"
     store: Store | None = None
+    key: UserKey | None = None
     now_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000 + LATER_MS)
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
@@ -35,7 +37,7 @@ class Backups:
     def repository(self) -> Repository:
         """The repository, opened anew."""
         store = self.store or open_store(str(self.place))
-        return open_or_create(store, RepositoryInfo("test", compression=self.compression))
+        return open_or_create(store, RepositoryInfo("test", compression=self.compression), self.key)
 
     def options(self, **changes: Any) -> RunOptions:
         """The options of the next run, a second later."""

@@ -7,10 +7,12 @@ import secrets
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from klog.commands.offline.backing.keys import KeyOptions, key_in
 from klog.commands.offline.backing.running import LateProgress, RunningOptions, run_all
 from klog.commands.offline.options import DryRun
 from klog.commands.shared.arguments import parse_span, parse_time
@@ -66,20 +68,22 @@ def _retries() -> RetryPolicy:
     return RetryPolicy(on_retry=lambda error, pause_s: print_note(f"{error}; again in {pause_s:.1f} s"))
 
 
-def _open(place: str) -> Repository:
-    from klog.backup.repository import open_repository
-    from klog.backup.store import open_store
+def _open(place: str, keys: KeyOptions) -> Repository:
+    from klog.backup.reading import open_backups
 
-    return open_repository(open_store(place, _retries()))
+    return open_backups(place, _retries(), keys.key())
 
 
 @app.command("run")
-def run_backups(sources: Sources, to: To, running: RunningOptions, output: OutputOptions) -> None:
+def run_backups(
+    sources: Sources, to: To, running: RunningOptions, keys: KeyOptions, output: OutputOptions
+) -> None:
     """Back up log directories of running or stopped brokers. Takes no lock, and changes nothing there.
 
     Only what is new since the newest backup is read. Of a running broker the records below its high watermark
     are taken. Topics that --topic leaves out are carried over as they were. The exit code is 1 if something
-    is not in the backup: damaged records, or what could not be read.
+    is not in the backup: damaged records, or what could not be read. If the first run has a key, everything
+    in the repository is encrypted. Whoever loses the key has lost the backups.
 
     Examples:
 
@@ -88,6 +92,8 @@ def run_backups(sources: Sources, to: To, running: RunningOptions, output: Outpu
     klog backup run /disk1/kafka /disk2/kafka --to s3://backups/cluster --jobs 4
 
     klog backup run /var/lib/kafka --to s3://backups/cluster --every 10s --topic 'orders.*'
+
+    klog backup run /var/lib/kafka --to s3://backups/cluster --encryption-key-file /etc/klog/backup.key
     """
     from klog.backup.directories import LogDirectories
     from klog.backup.model import RepositoryInfo
@@ -97,9 +103,22 @@ def run_backups(sources: Sources, to: To, running: RunningOptions, output: Outpu
     _check_is_apart(to, sources)
     running.patterns()  # bad options are refused before anything is made
     wanted = RepositoryInfo(secrets.token_hex(8), compression=running.compression)
-    repository = open_or_create(open_store(to, _retries()), wanted)
+    key = keys.key()
+    repository = open_or_create(
+        open_store(to, _retries()),
+        wanted,
+        key,
+        on_create=lambda: _warn_of_loss(to, is_encrypted=key is not None),
+    )
     if not run_all(repository, LogDirectories(sources), running, output):
         raise typer.Exit(1)
+
+
+def _warn_of_loss(place: str, *, is_encrypted: bool) -> None:
+    if is_encrypted:
+        print_note(
+            f"{place} is encrypted. Keep a copy of the key elsewhere: whoever loses it has lost the backups"
+        )
 
 
 def _check_is_apart(place: str, sources: Sequence[str]) -> None:
@@ -115,7 +134,7 @@ def _check_is_apart(place: str, sources: Sequence[str]) -> None:
 
 
 @app.command("list")
-def list_backups(repository: Place, output: OutputOptions) -> None:
+def list_backups(repository: Place, keys: KeyOptions, output: OutputOptions) -> None:
     """List the backups of a repository, the oldest first.
 
     SIZE is that of the logs, STORED what the run has added to the repository.
@@ -128,7 +147,7 @@ def list_backups(repository: Place, output: OutputOptions) -> None:
     """
     from klog.commands.offline.backing.rows import backup_rows
 
-    opened = _open(repository)
+    opened = _open(repository, keys)
     rows = list(backup_rows(opened, opened.manifests(), text=output.for_people))
     output.show(rows, none=f"{repository} has no backups")
 
@@ -136,6 +155,7 @@ def list_backups(repository: Place, output: OutputOptions) -> None:
 @app.command("show")
 def show_backup(
     repository: Place,
+    keys: KeyOptions,
     output: OutputOptions,
     backup: str | None = argument(None, "A backup. Without it all are looked at.", "[ID]"),
 ) -> None:
@@ -149,7 +169,7 @@ def show_backup(
     """
     from klog.commands.offline.backing.rows import partition_rows, topic_rows
 
-    opened = _open(repository)
+    opened = _open(repository, keys)
     if backup is None:
         rows = topic_rows(opened, opened.manifests(), text=output.for_people)
         output.show(rows, none=f"{repository} has no backups")
@@ -163,6 +183,7 @@ def show_backup(
 @app.command("verify")
 def verify_backups(
     repository: Place,
+    keys: KeyOptions,
     output: OutputOptions,
     backup: str | None = optional(None, "Only this backup.", metavar="ID"),
     sample: float | None = optional(
@@ -187,7 +208,7 @@ def verify_backups(
     """
     from klog.backup.verify import VerifyOptions, verify
 
-    opened = _open(repository)
+    opened = _open(repository, keys)
     identifiers = opened.ids() if backup is None else [opened.manifest(backup).id]
     if not identifiers:
         raise MissingInputError("has no backups", file=repository)
@@ -216,6 +237,7 @@ def verify_backups(
 @app.command("prune")
 def prune_backups(
     repository: Place,
+    keys: KeyOptions,
     output: OutputOptions,
     keep_last: int | None = optional(None, "Keep the newest N backups.", metavar="N", least=1),
     keep_daily: int | None = optional(
@@ -252,7 +274,7 @@ def prune_backups(
     before_ms = parse_time("--before", before, datetime.now(UTC))
     rules = Rules(keep_last, keep_daily, keep_weekly, before_ms)
     grace_ms = checked_grace(parse_span("--grace", grace), alone=no_runs)
-    opened = _open(repository)
+    opened = _open(repository, keys)
     plan = plan_prune(opened, rules, now_ms, grace_ms)
     shows = output.for_people and not quiet
     if shows:
@@ -278,3 +300,27 @@ def prune_backups(
         result = "could be removed" if dry_run else "removed"
         rows = [{**each, "result": result, "error": None} for each in removed]
         output.show(rows, fields=("kind", "name", "size_bytes", "result", "error"))
+
+
+@app.command("rekey")
+def rekey_backups(
+    repository: Place,
+    keys: KeyOptions,
+    new_key_file: Path | None = optional(None, "A file with the new key.", metavar="FILE"),
+) -> None:
+    """Let a new key open an encrypted repository instead of the old one. The objects stay as they are.
+
+    Whoever has the old key and an old copy of the directory keys can still read. If the old key was stolen,
+    make a new repository.
+
+    Examples:
+
+    klog backup rekey s3://backups/cluster --encryption-key-file old.key --new-key-file new.key
+    """
+    from klog.backup.repository import change_key
+    from klog.backup.store import open_store
+
+    if new_key_file is None:
+        raise UsageError("--new-key-file FILE is needed")
+    change_key(open_store(repository, _retries()), keys.key(), key_in(new_key_file))
+    print_note(f"{repository} is now opened by the key in {new_key_file} only; keep a copy of it elsewhere")

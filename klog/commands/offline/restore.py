@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from klog.commands.offline.backing.keys import KeyOptions
 from klog.commands.offline.options import DryRun
 from klog.commands.shared.arguments import parse_time
 from klog.commands.shared.cells import human_bytes, human_time
@@ -131,6 +132,7 @@ def restore(
     repository: Place,
     moment: MomentOptions,
     place: PlaceOptions,
+    keys: KeyOptions,
     output: OutputOptions,
     dry_run: DryRun = False,
     quiet: bool = flag("Show no progress and no table.", "--quiet", "-q"),
@@ -161,7 +163,7 @@ def restore(
     target = None if dry_run else place.target()
     if target is not None:
         require_empty(target.directory)
-    opened = open_backups(repository)
+    opened = open_backups(repository, key=keys.key())
     selected = select(opened, request)
     begin_s = time.monotonic()
     with progress("Planning", selected.size_bytes, quiet=quiet) as advance:
