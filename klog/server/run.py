@@ -25,6 +25,7 @@ from klog.server.network.listeners import open_to_everybody
 from klog.server.startup.broker import Broker
 from klog.server.startup.broker_state import BrokerState
 from klog.server.startup.config_reading import read_config
+from klog.server.startup.kraft_takeover import require_no_kraft
 from klog.server.startup.stop_requests import StopRequests
 from klog.storage.log.manager_values import Progress
 
@@ -84,6 +85,8 @@ def _then(start: Callable[[], None], on_serving: Callable[[Broker], None]) -> Ca
 
 
 def _run(launch: Launch, config: BrokerConfig, on_serving: Callable[[Broker], None]) -> None:
+    if not launch.read_only:
+        require_no_kraft(config, launch.config_file)
     if exposed := open_to_everybody(config):
         _log.warning(
             "without authentication: whoever reaches %s is User:ANONYMOUS (docs/security.md)",

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from klog.cluster_metadata.forms import Reading
 from klog.formats import meta_properties
 from klog.formats.errors import KlogError
 from klog.formats.names import FileKind, TopicPartition
@@ -18,6 +19,7 @@ from klog.replicas.files import is_remote, join, parent, read_small
 from klog.replicas.replica_files import Found, Replica
 from klog.replicas.replicas import MergedLog, merge
 from klog.replicas.splits import LostRange
+from klog.server.read_only.kraft_metadata import read_metadata, why_unowned
 from klog.storage.log.directory_loading import METADATA_TOPIC
 
 _NO_BROKER_ID = -1
@@ -29,6 +31,7 @@ class Backup:
     """The partitions of a backup. `cluster_id` is None if the directories do not say it, or not the same.
 
     `skipped` are paths that hold nothing that is served, with the reason; `problems` what cannot be read.
+    `metadata` is what the metadata log of KRaft says, if one is there; then `logs` are partitions of it.
     """
 
     logs: Mapping[TopicPartition, MergedLog]
@@ -36,6 +39,7 @@ class Backup:
     broker_id: int
     skipped: tuple[tuple[str, str], ...]
     problems: tuple[KlogError, ...]
+    metadata: Reading | None = None
 
     def damage(self) -> list[str]:
         """What cannot be served, a line each: file, position, reason, and the offsets that are lost."""
@@ -69,15 +73,22 @@ def find_backup(paths: Sequence[str]) -> Backup:
     Raises MissingInputError if no partition is there.
     """
     found = discover(paths)
+    metadata = read_metadata(found.replicas)
     groups: dict[TopicPartition, list[Replica]] = {}
     for replica in found.replicas:
-        if replica.partition.topic != METADATA_TOPIC:
+        if replica.partition.topic == METADATA_TOPIC:
+            continue
+        why = None if metadata is None else why_unowned(replica, metadata.cluster)
+        if why is None:
             groups.setdefault(replica.partition, []).append(replica)
+        else:
+            found.skipped.append((replica.directory, why))
     if not groups:
         raise nothing_found(found, paths)
     logs = _merged(groups, found)
     cluster_id, broker_id = _identity({parent(replica.directory) for replica in found.replicas})
-    return Backup(logs, cluster_id, broker_id, tuple(sorted(set(found.skipped))), tuple(found.problems))
+    skipped, problems = tuple(sorted(set(found.skipped))), tuple(found.problems)
+    return Backup(logs, cluster_id, broker_id, skipped, problems, metadata)
 
 
 def _merged(

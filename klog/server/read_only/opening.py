@@ -9,17 +9,20 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from klog.cluster_metadata import tree_output
 from klog.formats.constants import INT32_MAX
 from klog.formats.names import encode_uuid
+from klog.metadata.embedded import FILE_NAME, EmbeddedStore
 from klog.server.adoption_run import run_adoption
 from klog.server.logs.unowned_logs import unowned_lines
 from klog.server.read_only.backup import Backup, find_backup
 from klog.server.read_only.damage_search import DamageSearch
+from klog.server.read_only.kraft_metadata import as_served, missing_partitions
 from klog.server.read_only.scratch import make_scratch
 from klog.server.startup.config_reading import read_config
 from klog.storage.files.scratch_directory import scratch_directory
@@ -65,6 +68,7 @@ def opened_backup(
             made.copied_bytes,
             place,
         )
+        _write_metadata(directory, backup, cluster_id)
         own = (*options, *_options(directory, backup))
         plan = run_adoption(read_config(config_file, own), dry_run=False, allow_missing=True)
         for line in unowned_lines(plan.left):
@@ -74,6 +78,19 @@ def opened_backup(
             yield OpenedBackup(own, search)
         finally:
             search.stop()
+
+
+def _write_metadata(directory: Path, backup: Backup, cluster_id: str) -> None:
+    """Give the scratch directory what the metadata log of KRaft says, if there is one."""
+    if backup.metadata is None:
+        return
+    cluster = backup.metadata.cluster
+    for line in backup.metadata.details:
+        _log.info("metadata: %s", line)
+    for line in (*backup.metadata.notes, *missing_partitions(cluster, backup.logs)):
+        _log.warning("%s", line)
+    with closing(EmbeddedStore(directory / FILE_NAME)) as store:
+        tree_output.write(store, as_served(cluster, cluster_id, backup.logs, max(backup.broker_id, 0)))
 
 
 def _options(directory: Path, backup: Backup) -> tuple[str, ...]:

@@ -94,7 +94,8 @@ class Broker:
     `clock_ms` is the wall clock, which may be set at any time; records, retention and znodes use it. Timeouts
     use a clock that is never set back. `on_fatal` is called if the broker cannot go on, `on_loaded` for each
     log that has been loaded, `on_state` when the broker's state changes. `is_stopping` ends a wait for
-    ZooKeeper or the controller (`WaitCancelledError`). If it `is_read_only`, clients may not write.
+    ZooKeeper or the controller (`WaitCancelledError`). If it `is_read_only`, clients may not write, and
+    nothing is deleted.
     Raises `KlogError` if it cannot start; all is closed.
     """
 
@@ -171,7 +172,9 @@ class Broker:
         self.scheduler.every(check_ms, self.groups.remove_expired_offsets)
         self.transactions.schedule(self.scheduler)
         self.scheduler.every(_IDLE_QUOTAS_CHECK_MS, lambda: self.client_quotas.forget_idle(monotonic_ms()))
-        Upkeep(self.logs, self._clock_ms, self.cleaner.retention_of_others).start()
+        if not self._is_read_only:
+            # Topics may have their own retention, which must not take records away from readers.
+            Upkeep(self.logs, self._clock_ms, self.cleaner.retention_of_others).start()
         self._serving = True
         self._log_events.begin(self.cleaner, self.store, self.identity.broker_id)
         self.cache.set_initial_brokers(live_brokers(self.store))

@@ -13,6 +13,8 @@ from klog.formats import meta_properties
 from klog.formats.errors import StorageError
 from klog.formats.names import TopicPartition
 from klog.metadata.embedded import FILE_NAME
+from klog.server.startup.config_reading import read_config
+from klog.server.startup.kraft_takeover import require_no_kraft
 from tests.commands.running import Run, runner
 from tests.corpora import FIXTURES
 from tests.server.test_broker import started, write
@@ -99,3 +101,45 @@ def test_a_directory_whose_start_without_adopt_failed_is_taken_over(klog: Run, d
         pass
     assert (data / FILE_NAME).exists()
     assert klog("adopt", data, "--yes", "-o", "broker.id=1").code == 0
+
+
+def kraft_properties(data: Path, roles: str = "broker,controller") -> Path:
+    path = data.parent / "server.properties"
+    path.write_text(
+        f"process.roles={roles}\nnode.id=1\ncontroller.quorum.voters=1@127.0.0.1:19093\n"
+        "listeners=PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0\ncontroller.listener.names=CONTROLLER\n"
+        f"log.dirs={data}\n"
+    )
+    return path
+
+
+@pytest.mark.parametrize(
+    ("roles", "kind"),
+    [
+        ("broker,controller", "a combined KRaft node (broker and controller)"),
+        ("broker", "a KRaft broker"),
+        ("controller", "a KRaft controller"),
+    ],
+)
+def test_serve_says_what_kraft_configs_are_and_touches_nothing(
+    klog: Run, data: Path, roles: str, kind: str
+) -> None:
+    before = files(data)
+    refused = klog("serve", "--config", kraft_properties(data, roles), "--quiet")
+    assert refused.code == 1
+    assert refused.err == (
+        f"klog: {data.parent}/server.properties: these are the configs of {kind}, node 1, and klog has no"
+        " KRaft (stop the node; then 'klog adopt' with the same options takes its metadata over)\n"
+    )
+    assert files(data) == before
+
+
+def test_serve_with_kraft_configs_makes_no_directory(klog: Run, tmp_path: Path) -> None:
+    assert klog("serve", "--config", kraft_properties(tmp_path / "new"), "--quiet").code == 1
+    assert not (tmp_path / "new").exists()
+
+
+def test_kraft_configs_are_no_obstacle_once_the_metadata_is_taken_over(klog: Run, data: Path) -> None:
+    config = kraft_properties(data)
+    assert klog("adopt", "--config", config, "--yes").code == 0
+    require_no_kraft(read_config(str(config), ()), str(config))
