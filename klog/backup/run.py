@@ -66,13 +66,17 @@ class RunOptions:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The backup that was made, and how many partitions it has, and how many of them were read."""
+    """The backup that was made, how many partitions it has, and how many of them were read or are gone.
+
+    `stored_pieces` is how many objects with records the run has added.
+    """
 
     manifest: Manifest
     partitions: int
     changed: int
     removed: int
     damaged: tuple[TopicPartition, ...]
+    stored_pieces: int = 0
 
     @property
     def is_clean(self) -> bool:
@@ -102,6 +106,7 @@ class _Counts:
     lock: threading.Lock = field(default_factory=threading.Lock)
     read_bytes: int = 0
     stored_bytes: int = 0
+    stored_pieces: int = 0
 
     def read(self, size_bytes: int) -> None:
         with self.lock:
@@ -110,6 +115,7 @@ class _Counts:
     def stored(self, size_bytes: int) -> None:
         with self.lock:
             self.stored_bytes += size_bytes
+            self.stored_pieces += 1
 
 
 class _Run:
@@ -165,6 +171,7 @@ class _Run:
             len(work),
             removed,
             tuple(sorted(each for each in found.candidates if _is_damaged(partitions.get(each)))),
+            self._counts.stored_pieces,
         )
 
     def _on_bytes(self, size_bytes: int) -> None:

@@ -44,7 +44,7 @@ def newest_backup(repository: Repository) -> Manifest:
 def views_of_backup(repository: Repository, manifest: Manifest) -> list[PartitionView]:
     """The partitions as a backup has them."""
     return [
-        view_of(_state(repository, partition, ref, _known_ms(manifest, partition, ref)), None)
+        view_of(_state(repository, partition, ref, known_ms(manifest, partition, ref)), None)
         for partition, ref in sorted(repository.partitions(manifest).items())
     ]
 
@@ -76,7 +76,7 @@ def views_around(
         if manifest.end_ms <= at_ms:
             known = {partition: found for partition, found in known.items() if partition in refs}
         for partition, ref in refs.items():
-            read_ms = _known_ms(manifest, partition, ref)
+            read_ms = known_ms(manifest, partition, ref)
             if read_ms <= at_ms:
                 known[partition] = (ref, read_ms)
             elif partition not in following or following[partition][1] < at_ms + CHECKPOINT_AGE_MS:
@@ -89,7 +89,7 @@ def views_around(
         yield view_of(before, after)
 
 
-def _known_ms(manifest: Manifest, partition: TopicPartition, ref: PartitionRef) -> int:
+def known_ms(manifest: Manifest, partition: TopicPartition, ref: PartitionRef) -> int:
     """When a partition was last known to be as a reference says.
 
     A run does not read a partition again whose files have not changed. It was not looked at if its log

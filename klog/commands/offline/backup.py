@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from klog.commands.offline.backing.keys import KeyOptions, key_in
-from klog.commands.offline.backing.running import LateProgress, RunningOptions, run_all
+from klog.commands.offline.backing.running import (
+    LateProgress,
+    RunningOptions,
+    run_all,
+    serving_metrics,
+)
 from klog.commands.offline.options import DryRun
 from klog.commands.shared.arguments import parse_span, parse_time
 from klog.commands.shared.cells import human_bytes
@@ -104,13 +109,16 @@ def run_backups(
     running.patterns()  # bad options are refused before anything is made
     wanted = RepositoryInfo(secrets.token_hex(8), compression=running.compression)
     key = keys.key()
-    repository = open_or_create(
-        open_store(to, _retries()),
-        wanted,
-        key,
-        on_create=lambda: _warn_of_loss(to, is_encrypted=key is not None),
-    )
-    if not run_all(repository, LogDirectories(sources), running, output):
+    with serving_metrics(running) as metrics:
+        with metrics.noting_failure():
+            repository = open_or_create(
+                open_store(to, _retries()),
+                wanted,
+                key,
+                on_create=lambda: _warn_of_loss(to, is_encrypted=key is not None),
+            )
+        is_clean = run_all(repository, LogDirectories(sources), running, output, metrics)
+    if not is_clean:
         raise typer.Exit(1)
 
 

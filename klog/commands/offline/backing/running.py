@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from klog.commands.offline.backing.rows import result_row, result_text
@@ -16,12 +17,13 @@ from klog.commands.shared.messages import print_error, print_line, print_note
 from klog.commands.shared.option_sets import flag, optional
 from klog.commands.shared.output import OutputOptions
 from klog.commands.shared.terminal import progress
-from klog.formats.errors import KlogError
+from klog.formats.errors import KlogError, UsageError
 
 if TYPE_CHECKING:
     from klog.backup.repository import Repository
     from klog.backup.run import Result, RunOptions
     from klog.backup.sources import BackupSource
+    from klog.commands.offline.backing.metrics import BackupMetrics
 
 _PANEL = "Running"
 
@@ -59,6 +61,15 @@ class RunningOptions:
         metavar="SOURCE",
     )
     secrets: bool = flag("Keep passwords and credentials of the metadata, too.")
+    metrics_file: Path | None = optional(
+        None,
+        "Write metrics for Prometheus after each run, for node_exporter's textfile directory.",
+        panel=_PANEL,
+        metavar="FILE",
+    )
+    metrics_port: int | None = optional(
+        None, "With --every: serve them at http://127.0.0.1:PORT/metrics.", panel=_PANEL, least=0, most=65535
+    )
     quiet: bool = flag("Show no progress and no summary.", "--quiet", "-q")
 
     def patterns(self) -> tuple[str, ...]:
@@ -68,15 +79,42 @@ class RunningOptions:
         return tuple(include_list(text).pattern for text in self.topic or ())
 
 
+@contextmanager
+def serving_metrics(running: RunningOptions) -> Iterator[BackupMetrics]:
+    """The metrics of runs, which are served meanwhile if that is asked for. Raises `KlogError`."""
+    from klog.commands.offline.backing.metrics import BackupMetrics
+
+    metrics = BackupMetrics(running.metrics_file)
+    if running.metrics_port is None:
+        yield metrics
+        return
+    if running.every is None:
+        raise UsageError("--metrics-port is for --every", cure="--metrics-file keeps those of a single run")
+    from klog.server.metrics.metrics_server import MetricsServer
+
+    server = MetricsServer(running.metrics_port, metrics.text)
+    try:
+        yield metrics
+    finally:
+        server.stop()
+
+
 def run_all(
-    repository: Repository, source: BackupSource, running: RunningOptions, output: OutputOptions
+    repository: Repository,
+    source: BackupSource,
+    running: RunningOptions,
+    output: OutputOptions,
+    metrics: BackupMetrics,
 ) -> bool:
     """Run once, or until it is interrupted. Whether the last run was clean."""
     every_ms = None if running.every is None else parse_span("--every", running.every)
     while True:
         begin_s = time.monotonic()
         try:
-            is_clean = _run_once(repository, source, running, output)
+            with metrics.noting_failure():
+                result = _run_once(repository, source, running, output)
+            metrics.finished(repository, result, time.monotonic() - begin_s)
+            is_clean = result.is_clean
         except KlogError as error:
             if every_ms is None:
                 raise
@@ -89,7 +127,7 @@ def run_all(
 
 def _run_once(
     repository: Repository, source: BackupSource, running: RunningOptions, output: OutputOptions
-) -> bool:
+) -> Result:
     from klog.backup.run import run_backup
 
     with LateProgress("Backing up", quiet=running.quiet) as shown:
@@ -98,7 +136,7 @@ def _run_once(
         place = "" if problem.partition is None else f"{problem.partition}: "
         print_error(f"{place}{problem.what}")
     _show(result, running, output)
-    return result.is_clean
+    return result
 
 
 def _show(result: Result, running: RunningOptions, output: OutputOptions) -> None:
