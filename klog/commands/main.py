@@ -78,7 +78,7 @@ COMMANDS: Final = {
     ),
     "restore": _Command(
         "offline.restore",
-        "Bring logs back from a backup, as they were at a moment, as directories that brokers start on.",
+        "Bring logs back from a backup, as they were at a moment, as directories or into a running cluster.",
     ),
     "formats": _Command(
         "offline.formats",

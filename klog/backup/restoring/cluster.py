@@ -23,7 +23,9 @@ from klog.metadata.producer_ids import BLOCK_SIZE
 from klog.metadata.values import LeaderAndIsr, ReplicaAssignment
 from klog.storage.repair.segment_scan import IndexSettings
 
-_KEEPS_ALL: Final = {"cleanup.policy": "delete", "retention.bytes": "-1", "retention.ms": "-1"}
+KEEPS_ALL: Final = {"cleanup.policy": "delete", "retention.bytes": "-1", "retention.ms": "-1"}
+"""The configs of a topic of which none are known."""
+
 _INTERNAL: Final = {
     CONSUMER_OFFSETS: {
         "cleanup.policy": "compact",
@@ -68,7 +70,7 @@ def index_settings(cluster: Cluster | None, topics: Iterable[str]) -> dict[str, 
     """How the topics' indexes are made, by their configs; `cluster` is the backup's metadata."""
     found = {}
     for topic in topics:
-        configs = _topic_configs(cluster, topic) or {}
+        configs = topic_configs(cluster, topic) or {}
         usual = IndexSettings()
         found[topic] = IndexSettings(
             _number(configs.get("index.interval.bytes"), usual.interval_bytes),
@@ -91,13 +93,11 @@ def restored_cluster(
         if resource.type != ResourceType.TOPIC
     }
     for topic, original in names.items():
-        values = _topic_configs(known, original)
+        values = topic_configs(known, original)
         if values is None:
-            values = _INTERNAL.get(original, _KEEPS_ALL)
+            values = _INTERNAL.get(original, KEEPS_ALL)
             if original not in _INTERNAL:
-                losses.append(
-                    f"the configs of topic {topic}: it keeps all records until its retention is set"
-                )
+                losses.append(unknown_configs(topic))
         if values:
             configs[Resource(ResourceType.TOPIC, topic)] = dict(values)
     largest = max((each.largest_producer_id for each in written.values()), default=-1)
@@ -137,7 +137,12 @@ def _next_epoch(written: Written, partition: TopicPartition) -> int:
     return latest + 1 if latest < INT32_MAX // 2 else 0
 
 
-def _topic_configs(cluster: Cluster | None, topic: str) -> Mapping[str, str] | None:
+def unknown_configs(topic: str) -> str:
+    """What is said of a topic that gets `KEEPS_ALL`."""
+    return f"the configs of topic {topic}: it keeps all records until its retention is set"
+
+
+def topic_configs(cluster: Cluster | None, topic: str) -> Mapping[str, str] | None:
     """The configs that the backup's metadata has for a topic; None if it does not know the topic."""
     if cluster is None or topic not in cluster.topics:
         return None

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from klog.backup.moment.aborted import AbortedPart, aborted_parts
 from klog.backup.moment.corrections import fenced_epochs
 from klog.backup.moment.cut import ConsistentEnds
 from klog.backup.moment.decisions import TRANSACTION_TOPIC, Decisions
@@ -34,12 +35,16 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class PlannedPartition:
-    """A partition that comes back. `size_bytes` is about what its log takes."""
+    """A partition that comes back. `size_bytes` is about what its log takes, `largest_batch_bytes` the size
+    of the largest batch in it.
+    """
 
     view: PartitionView
     cut: PartitionCut
     target: TopicPartition
     size_bytes: int
+    largest_batch_bytes: int = 0
+    aborted: tuple[AbortedPart, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +94,12 @@ def plan_restore(
     """
     decisions = Decisions()
     histories: dict[TopicPartition, PartitionHistory] = {}
-    sizes: dict[TopicPartition, int] = {}
+    sizes: dict[TopicPartition, tuple[int, int]] = {}
     rules = [(view, rule_of(view, moment)) for view in views]
     read = side_by_side(jobs, lambda each: _read(source, *each, on_bytes), rules)
     for view, found in zip(views, read, strict=True):
-        histories[view.partition], sizes[view.partition] = found.history, found.size_bytes
+        histories[view.partition] = found.history
+        sizes[view.partition] = (found.size_bytes, found.largest_batch_bytes)
         for decided in found.records:
             decisions.add(view.partition, *decided)
     ends = ConsistentEnds(histories, decisions)
@@ -108,7 +114,8 @@ def plan_restore(
             view,
             cuts[view.partition],
             TopicPartition(names.get(view.partition.topic, view.partition.topic), view.partition.partition),
-            sizes[view.partition],
+            *sizes[view.partition],
+            aborted_parts(histories[view.partition], cuts[view.partition]),
         )
         for view in sorted(views, key=lambda each: each.partition)
         if wanted(view.partition.topic)
@@ -118,23 +125,25 @@ def plan_restore(
 
 @dataclass(slots=True)
 class _Read:
-    """The history of a partition, about how many bytes lie before its end by time, and the records of a
-    partition of `__transaction_state` with the offsets of their batches and their times.
+    """The history of a partition, about how many bytes lie before its end by time, its largest batch there,
+    and the records of a partition of `__transaction_state` with the offsets of their batches and their times.
     """
 
     history: PartitionHistory
     size_bytes: int
+    largest_batch_bytes: int
     records: list[tuple[int, int, int, TransactionRecord]]
 
 
 def _read(source: PieceSource, view: PartitionView, rule: EndRule, on_bytes: OnBytes | None) -> _Read:
     reader = HistoryReader(rule)
     records = []
-    size_bytes = 0
+    size_bytes = largest_batch_bytes = 0
     for rows in read_batches(source, view.parts):
         reader.follow(rows.data, rows.table, rows.first, rows.last)
         if not reader.has_ended:
             size_bytes += len(rows.span())
+            largest_batch_bytes = max(largest_batch_bytes, *rows.table.size[rows.first : rows.last])
         if view.partition.topic == TRANSACTION_TOPIC:
             records += [
                 (offset, end, written_ms, record)
@@ -143,4 +152,5 @@ def _read(source: PieceSource, view: PartitionView, rule: EndRule, on_bytes: OnB
             ]
         if on_bytes is not None:
             on_bytes(len(rows.span()))
-    return _Read(reader.finish(view.complete_ms, view.log_start_offset), size_bytes, records)
+    history = reader.finish(view.complete_ms, view.log_start_offset)
+    return _Read(history, size_bytes, largest_batch_bytes, records)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,18 +16,20 @@ import typer
 
 from klog.commands.offline.backing.keys import KeyOptions
 from klog.commands.offline.options import DryRun
+from klog.commands.offline.restore_output import Planned, alone, note_damage, row_of, say_what_would, summary
 from klog.commands.shared.arguments import parse_time
 from klog.commands.shared.cells import human_bytes, human_time
+from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_line, print_note
 from klog.commands.shared.option_sets import flag, optional
 from klog.commands.shared.output import OutputOptions
-from klog.commands.shared.tables import Row
-from klog.commands.shared.terminal import count_of, progress
+from klog.commands.shared.terminal import progress
 from klog.formats.errors import UsageError
 from klog.jobs.cores import available_cores
 
 if TYPE_CHECKING:
-    from klog.backup.restoring.plan import PlannedPartition, RestorePlan
+    from klog.backup.producing.run import ProducingOptions
+    from klog.backup.restoring.plan import RestorePlan
     from klog.backup.restoring.request import RestoreRequest
     from klog.backup.restoring.run import Restored, TargetOptions
     from klog.formats.names import TopicPartition
@@ -36,6 +38,9 @@ if TYPE_CHECKING:
 _OFFSET_LINE: Final = re.compile(
     r"(?P<topic>[a-zA-Z0-9._-]+):(?P<partition>[0-9]{1,9}):(?P<offset>[0-9]{1,18})"
 )
+
+# Partitions that are written to a cluster at a time: most of the time is spent waiting for answers.
+_CONNECTIONS: Final = 8
 
 Place = Annotated[
     str,
@@ -96,11 +101,20 @@ class PlaceOptions:
         "The ids of the brokers of the new cluster [default: those of the backup].",
         metavar="ID,ID",
     )
-    replication_factor: int = optional(1, "The replicas of each partition, with --brokers.", least=1)
+    replication_factor: int | None = optional(
+        None,
+        "The replicas of each partition [default: 1 with --brokers; a running cluster's own default].",
+        least=1,
+    )
     zookeeper: str | None = optional(
         None,
         "Write the metadata into this empty ZooKeeper [default: klog's own tree, for one broker].",
         metavar="HOST:PORT/CHROOT",
+    )
+    mapping: Path = optional(
+        Path("restored-offsets.jsonl"),
+        "Write down here which offsets records have in a running cluster.",
+        metavar="FILE",
     )
     jobs: int | None = optional(
         None, "Work on so many partitions at a time [default: the number of cores].", "--jobs", "-j", least=1
@@ -112,15 +126,28 @@ class PlaceOptions:
         from klog.formats.names import encode_uuid
 
         if self.to is None:
-            raise UsageError("--to DIR is needed", cure="or --dry-run, to see what would come back")
+            raise UsageError(
+                "--to DIR is needed, or --bootstrap-server",
+                cure="or --dry-run, to see what would come back",
+            )
         return TargetOptions(
             str(self.to),
             encode_uuid(secrets.token_bytes(16)),
             _broker_ids(self.brokers),
-            self.replication_factor,
+            self.replication_factor or 1,
             None if self.zookeeper is None else _opening(self.zookeeper),
             self.jobs_or_cores,
         )
+
+    def producing(self) -> ProducingOptions:
+        """How to restore into a running cluster. Raises UsageError."""
+        from klog.backup.producing.run import ProducingOptions
+        from klog.client.admin import CLUSTER_DEFAULT
+
+        if self.brokers is not None or self.zookeeper is not None:
+            raise UsageError("--brokers and --zookeeper are for log directories", cure="leave them out")
+        factor = CLUSTER_DEFAULT if self.replication_factor is None else self.replication_factor
+        return ProducingOptions(str(self.mapping), factor, self.jobs or _CONNECTIONS)
 
     @property
     def jobs_or_cores(self) -> int:
@@ -133,17 +160,23 @@ def restore(
     moment: MomentOptions,
     place: PlaceOptions,
     keys: KeyOptions,
+    connection: ConnectionOptions,
     output: OutputOptions,
     dry_run: DryRun = False,
     quiet: bool = flag("Show no progress and no table.", "--quiet", "-q"),
 ) -> None:
-    """Bring logs back from a backup, as they were at a moment, as directories that brokers start on.
+    """Bring logs back from a backup, as they were at a moment, as directories or into a running cluster.
 
     Records keep their bytes, offsets, epochs and producers. A transaction that was decided by the moment is
     whole in all partitions; one that was not is aborted in all. Committed offsets are those of the moment.
     Time is that of arrival as far as runs of the backup know it, and else the records' timestamps; BASIS says
     which. A target that is not empty is refused. Until it is complete no broker starts on it; if the command
     is killed, run it again, and it goes on. Several brokers get a directory each, broker-ID.
+
+    With --bootstrap-server records are produced into a running cluster, which is the lesser way: offsets are
+    new, and so are producers and leader epochs. What read_committed readers saw comes back, with keys,
+    headers, timestamps and codecs, and groups go on where they were. The file of --mapping says which offset
+    became which.
 
     Examples:
 
@@ -154,105 +187,65 @@ def restore(
     klog restore /mnt/backup --topic 'orders.*' --rename orders=orders-before --to /tmp/orders
 
     klog restore /mnt/backup --to /mnt/new --brokers 1,2,3 --replication-factor 3 --zookeeper zk:2181
+
+    klog restore /mnt/backup --at 1h --topic orders --rename orders=orders-old --bootstrap-server kafka:9092
     """
     from klog.backup.reading import open_backups
     from klog.backup.restoring.request import plan_of, select
     from klog.backup.restoring.target import require_empty
 
     request = moment.request()
-    target = None if dry_run else place.target()
+    into_cluster = _is_into_cluster(place, connection)
+    target = None if dry_run or into_cluster else place.target()
     if target is not None:
         require_empty(target.directory)
     opened = open_backups(repository, key=keys.key())
     selected = select(opened, request)
     begin_s = time.monotonic()
     with progress("Planning", selected.size_bytes, quiet=quiet) as advance:
-        plan = plan_of(opened, request, selected, _alone(advance), place.jobs_or_cores)
+        plan = plan_of(opened, request, selected, alone(advance), place.jobs_or_cores)
     read_s = time.monotonic() - begin_s
-    rows = [_row(each, text=output.for_people) for each in plan.partitions]
+    if into_cluster:
+        from klog.commands.offline.restore_cluster import restore_into_cluster
+
+        restoring = None if dry_run else place.producing()
+        planned = Planned(opened, plan, selected.manifest, read_s)
+        restore_into_cluster(planned, connection, place.mapping, restoring, output, quiet=quiet)
+        return
+    rows = [row_of(each, text=output.for_people) for each in plan.partitions]
     if output.for_people and not quiet:
         output.show(rows)
     if target is None:
-        _say_what_would(plan, read_s, output, rows)
+        say_what_would(plan, read_s, output, rows)
         return
     from klog.backup.restoring.run import run_restore
 
     with progress("Restoring", plan.size_bytes, quiet=quiet) as advance:
-        restored = run_restore(opened, plan, selected.manifest, target, _alone(advance))
+        restored = run_restore(opened, plan, selected.manifest, target, alone(advance))
     if not output.for_people:
         output.show(rows)
     _say_what_came(plan, restored, quiet=quiet or not output.for_people)
 
 
-def _alone(advance: Callable[[int], None]) -> Callable[[int], None]:
-    """The same for several threads."""
-    lock = threading.Lock()
-
-    def locked(size_bytes: int) -> None:
-        with lock:
-            advance(size_bytes)
-
-    return locked
-
-
-def _row(planned: PlannedPartition, *, text: bool) -> Row:
-    """What comes back of a partition."""
-    cut = planned.cut
-    row: dict[str, object] = {
-        "topic": planned.target.topic,
-        "partition": planned.target.partition,
-        "logStartOffset": planned.view.log_start_offset,
-        "endOffset": cut.end_offset,
-        "basis": str(cut.basis),
-        "movedBy": cut.end_offset - cut.rule_end,
-        "completed": sum(not each.marker.aborted for each in cut.added),
-        "aborted": sum(each.marker.aborted for each in cut.added),
-        "size": human_bytes(planned.size_bytes) if text else planned.size_bytes,
-    }
-    if planned.target.topic != planned.view.partition.topic:
-        row["topic"] = f"{planned.target.topic} ({planned.view.partition.topic})" if text else row["topic"]
-    if not text:
-        row["originalTopic"] = planned.view.partition.topic
-        row["damage"] = [each.what for each in planned.view.damage if each.first_offset < cut.end_offset]
-    return row
-
-
-def _say_what_would(plan: RestorePlan, read_s: float, output: OutputOptions, rows: Sequence[Row]) -> None:
-    if not output.for_people:
-        output.show(rows)
-        return
-    print_line(
-        f"{_summary(plan)}, {human_bytes(plan.size_bytes)}, would come back as of"
-        f" {human_time(plan.moment_ms)}; reading it took {read_s:.1f} s, and a restore reads it again"
-    )
-    _note_damage(plan)
+def _is_into_cluster(place: PlaceOptions, connection: ConnectionOptions) -> bool:
+    """Whether the target is a running cluster. A directory goes before one that the environment names."""
+    if place.to is None:
+        return (connection.bootstrap_server or connection.profile) is not None
+    if connection.bootstrap_server not in (None, os.environ.get("KLOG_BOOTSTRAP_SERVER")):
+        raise UsageError("--to and --bootstrap-server exclude each other")
+    return False
 
 
 def _say_what_came(plan: RestorePlan, restored: Restored, *, quiet: bool) -> None:
-    _note_damage(plan)
+    note_damage(plan)
     for loss in restored.losses:
         print_note(f"not restored: {loss}")
     if quiet:
         return
     size_bytes = sum(each.size_bytes for each in restored.written.values())
-    print_line(f"{_summary(plan)} as of {human_time(plan.moment_ms)}, {human_bytes(size_bytes)}:")
+    print_line(f"{summary(plan)} as of {human_time(plan.moment_ms)}, {human_bytes(size_bytes)}:")
     for broker_id, directory in restored.directories.items():
         print_line(f"broker {broker_id}: {directory}")
-
-
-def _note_damage(plan: RestorePlan) -> None:
-    for each in plan.partitions:
-        for damage in each.view.damage:
-            if damage.first_offset < each.cut.end_offset:
-                print_note(
-                    f"{each.target}: the records from offset {damage.first_offset} on were damaged at their"
-                    f" source, and are not in the backup"
-                )
-
-
-def _summary(plan: RestorePlan) -> str:
-    topics = len({each.target.topic for each in plan.partitions})
-    return f"{count_of(topics, 'topic')} with {count_of(len(plan.partitions), 'partition')}"
 
 
 def _offsets(path: Path) -> Mapping[TopicPartition, int]:

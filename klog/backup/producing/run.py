@@ -1,0 +1,165 @@
+"""Carries out a restore into a running cluster: topics, records, the file of offsets, offsets of groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, replace
+from queue import SimpleQueue
+
+from klog.backup.moment.aborted import AbortedBatches
+from klog.backup.producing.batches import Producible, ProducibleBatches
+from klog.backup.producing.groups import (
+    GroupsRestored,
+    commit_groups,
+    is_of_brokers,
+    translated_offsets,
+)
+from klog.backup.producing.mapping_file import MappingFile
+from klog.backup.producing.offset_map import OffsetMap
+from klog.backup.producing.topics import TargetTopic, create_topics, target_topics
+from klog.backup.producing.writing import OthersWriteError, PartitionProducer, producer_id
+from klog.backup.restoring.batches import PieceSource, read_batches
+from klog.backup.restoring.plan import OnBytes, PlannedPartition, RestorePlan
+from klog.backup.restoring.request import identity
+from klog.client.cluster import Cluster
+from klog.client.producer_id import ProducerId
+from klog.cluster_metadata.model import Cluster as ClusterMetadata
+from klog.formats.names import TopicPartition
+from klog.jobs.threads import side_by_side
+
+OpenCluster = Callable[[], AbstractContextManager[Cluster]]
+
+
+@dataclass(frozen=True, slots=True)
+class ProducingOptions:
+    """How to restore into a cluster. `mapping` is the path of the file of offsets. `jobs` partitions are
+    written at a time, each with a connection of its own.
+    """
+
+    mapping: str
+    replication_factor: int
+    jobs: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Produced:
+    """The offsets of each partition, the groups, and in words what could not come back. `records` are all,
+    `found_records` those of them that were there before.
+    """
+
+    maps: Mapping[TopicPartition, OffsetMap]
+    groups: GroupsRestored
+    losses: tuple[str, ...]
+    records: int
+    found_records: int
+
+
+def prepare(
+    cluster: Cluster, plan: RestorePlan, known: ClusterMetadata | None, mapping: str
+) -> list[TargetTopic]:
+    """The topics that a restore would fill. Raises `UsageError` if it is not possible, `KlogError`."""
+    header = MappingFile(mapping).unfinished(identity(plan), _cluster_id(cluster))
+    return target_topics(cluster, plan.partitions, known, goes_on=header is not None)
+
+
+def run_producing(
+    open_cluster: OpenCluster,
+    source: PieceSource,
+    plan: RestorePlan,
+    known: ClusterMetadata | None,
+    options: ProducingOptions,
+    on_bytes: OnBytes | None = None,
+) -> Produced:
+    """Produce what a plan says; `known` is the backup's metadata. The same call goes on after it was killed.
+
+    `on_bytes` may be called by several threads. Raises `UsageError` if a topic has other records, and other
+    `KlogError`s.
+    """
+    file = MappingFile(options.mapping)
+    planned = [each for each in plan.partitions if not is_of_brokers(each.view.partition.topic)]
+    with ExitStack() as stack:
+        cluster = stack.enter_context(open_cluster())
+        cluster_id = _cluster_id(cluster)
+        header = file.unfinished(identity(plan), cluster_id)
+        topics = target_topics(cluster, plan.partitions, known, goes_on=header is not None)
+        if header is None:
+            header = file.begin(identity(plan), cluster_id, *producer_id(cluster))
+        losses = [loss for topic in topics for loss in topic.losses]
+        losses += create_topics(cluster, topics, options.replication_factor)
+        idle: SimpleQueue[Cluster] = SimpleQueue()
+        for _ in range(min(options.jobs, len(planned))):
+            idle.put(stack.enter_context(open_cluster()))
+        producer = ProducerId(header.producer_id, header.producer_epoch)
+        writing = _Writing(idle, source, {topic.name: topic for topic in topics}, producer, on_bytes)
+        made = list(side_by_side(options.jobs, writing.partition, planned))
+        maps = {each.target: found for each, found in zip(planned, made, strict=True)}
+        names = {each.view.partition.topic: each.target.topic for each in planned}
+        groups = commit_groups(cluster, translated_offsets(source, plan.partitions, maps, names))
+        originals = {new: old for old, new in names.items()}
+        file.write_ranges(replace(header, is_complete=not groups.failures), maps, originals)
+    records = sum(each.new_end for each in maps.values())
+    found = sum(sum((topic.new_ends or {}).values()) for topic in topics)
+    return Produced(maps, groups, tuple(losses), records, found)
+
+
+class _Writing:
+    """The partitions that are being written, by several threads with one of the `idle` clusters each."""
+
+    def __init__(
+        self,
+        idle: SimpleQueue[Cluster],
+        source: PieceSource,
+        topics: Mapping[str, TargetTopic],
+        producer: ProducerId,
+        on_bytes: OnBytes | None,
+    ) -> None:
+        self._idle = idle
+        self._source = source
+        self._topics = topics
+        self._producer = producer
+        self._on_bytes = on_bytes
+
+    def partition(self, planned: PlannedPartition) -> OffsetMap:
+        """Write the records of a partition that are not there yet."""
+        cluster = self._idle.get()
+        try:
+            return self._write(cluster, planned)
+        finally:
+            self._idle.put(cluster)
+
+    def _write(self, cluster: Cluster, planned: PlannedPartition) -> OffsetMap:
+        target = planned.target
+        there = (self._topics[target.topic].new_ends or {}).get(target.partition, 0)
+        cluster.refresh([target.topic])
+        producer = PartitionProducer(cluster, target, self._producer, there)
+        offsets = OffsetMap()
+        for batch in self._batches(planned):
+            offsets.note(batch.offsets)
+            if offsets.new_end > there:
+                if offsets.new_end - len(batch.offsets) != producer.written:
+                    raise _others(target, there)
+                producer.write(batch.data, len(batch.offsets))
+        if offsets.new_end != producer.written:
+            raise _others(target, there)
+        return offsets
+
+    def _batches(self, planned: PlannedPartition) -> Iterator[Producible]:
+        sets_time = self._topics[planned.target.topic].sets_time
+        making = ProducibleBatches(AbortedBatches(planned.aborted), keeps_append_time=not sets_time)
+        for rows in read_batches(self._source, planned.view.parts, planned.cut.end_offset, checked=True):
+            yield from making.take(rows)
+            if self._on_bytes is not None:
+                self._on_bytes(len(rows.span()))
+        yield from making.finish()
+
+
+def _others(partition: TopicPartition, end_offset: int) -> OthersWriteError:
+    return OthersWriteError(
+        f"{partition} ends at offset {end_offset}, where no batch of this restore ends",
+        cure="delete its topic, and restore it again",
+    )
+
+
+def _cluster_id(cluster: Cluster) -> str:
+    return str(getattr(cluster.metadata(()), "cluster_id", None) or "")

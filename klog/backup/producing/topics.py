@@ -1,0 +1,217 @@
+"""The topics that a restore fills in a cluster: what must hold of those that exist, and how others are made.
+
+Nothing is created or written before all topics were looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from klog.backup.producing.groups import is_of_brokers
+from klog.backup.restoring.cluster import KEEPS_ALL, topic_configs, unknown_configs
+from klog.backup.restoring.plan import PlannedPartition
+from klog.client import admin
+from klog.client.admin import NewTopic, Resource, ResourceType
+from klog.client.asking import broker_ids
+from klog.client.cluster import Cluster
+from klog.client.errors import ClientError, RefusedError, UnknownTopicError
+from klog.client.offsets import list_offsets
+from klog.cluster_metadata.model import Cluster as ClusterMetadata
+from klog.formats.constants import NO_LEADER
+from klog.formats.errors import UsageError
+from klog.formats.names import TopicPartition
+from klog.protocol.error_codes import ErrorCode, error_code
+from klog.protocol.offset_times import LATEST
+
+# These name brokers and partitions of the old cluster, or have no meaning since Kafka 3.0.
+_LEFT_OUT: Final = frozenset(
+    {
+        "leader.replication.throttled.replicas",
+        "follower.replication.throttled.replicas",
+        "message.format.version",
+    }
+)
+_LARGEST: Final = "max.message.bytes"
+_TIME: Final = "message.timestamp.type"
+_OF_BROKER: Final = {_LARGEST: "message.max.bytes", _TIME: "log.message.timestamp.type"}
+
+
+@dataclass(frozen=True, slots=True)
+class TargetTopic:
+    """A topic to fill. `configs` are set if it is created. `new_ends` are the ends of its partitions if it
+    exists; before a restore they are 0. `sets_time` says that the brokers give records the time of arrival.
+    """
+
+    name: str
+    partitions: int
+    configs: Mapping[str, str]
+    new_ends: Mapping[int, int] | None
+    sets_time: bool
+    losses: tuple[str, ...]
+
+    @property
+    def exists(self) -> bool:
+        """Whether the topic need not be created."""
+        return self.new_ends is not None
+
+
+def target_topics(
+    cluster: Cluster, planned: Iterable[PlannedPartition], known: ClusterMetadata | None, *, goes_on: bool
+) -> list[TargetTopic]:
+    """The topics that a restore fills; `known` is the backup's metadata. If the restore `goes_on`, topics may
+    have records.
+
+    Raises `UsageError` if a topic cannot be filled, `ClientError`, `ChannelError`.
+    """
+    by_topic: dict[str, list[PlannedPartition]] = {}
+    for each in planned:
+        if not is_of_brokers(each.view.partition.topic):
+            by_topic.setdefault(each.target.topic, []).append(each)
+    existing = _existing(cluster, by_topic)
+    of_brokers = _broker_values(cluster)
+    found = []
+    for name, partitions in sorted(by_topic.items()):
+        original = partitions[0].view.partition.topic
+        count = _partition_count(known, original, partitions)
+        ends = existing.get(name)
+        if ends is None:
+            configs, losses = _new_configs(known, name, original)
+            effective = {**of_brokers, **configs}
+        else:
+            _require_fillable(name, count, ends, goes_on=goes_on)
+            configs, losses = {}, ()
+            effective = _topic_values(cluster, name)
+        _require_room(name, partitions, effective, exists=ends is not None)
+        sets_time = effective.get(_TIME) == "LogAppendTime"
+        if sets_time:
+            losses = (*losses, f"the times of records of topic {name}: its brokers set that of arrival")
+        found.append(TargetTopic(name, count, configs, ends, sets_time, losses))
+    return found
+
+
+def create_topics(cluster: Cluster, topics: Sequence[TargetTopic], replication_factor: int) -> list[str]:
+    """Create those that do not exist, and wait until all have leaders; in words what they could not get.
+
+    Raises `RefusedError`, `ClientError`, `ChannelError`.
+    """
+    losses: list[str] = []
+    for topic in topics:
+        if not topic.exists:
+            losses += _create(cluster, topic, replication_factor)
+    names = [topic.name for topic in topics]
+    retry = cluster.new_retry()
+    while True:
+        try:
+            cluster.refresh(names)
+            leaders = [leader.leader_id for name in names for leader in cluster.partitions(name).values()]
+            if NO_LEADER not in leaders and len(leaders) >= sum(topic.partitions for topic in topics):
+                return losses
+            failure = ClientError("not all partitions of the created topics have leaders")
+        except (UnknownTopicError, RefusedError) as error:
+            failure = error
+        retry.failed(failure)
+
+
+def _create(cluster: Cluster, topic: TargetTopic, replication_factor: int) -> list[str]:
+    """Create a topic, without those of its configs that the cluster does not take."""
+
+    def attempt(configs: Mapping[str, str], *, validate_only: bool) -> RefusedError | None:
+        new = NewTopic(topic.name, topic.partitions, replication_factor, {}, configs)
+        (outcome,) = admin.create_topics(cluster, [new], validate_only=validate_only)
+        if outcome.error is ErrorCode.NONE:
+            return None
+        return RefusedError(f"creating topic {topic.name}", outcome.error, message=outcome.message)
+
+    configs = dict(topic.configs)
+    failure = attempt(configs, validate_only=False)
+    refused: list[str] = []
+    if failure is not None and failure.code is ErrorCode.INVALID_CONFIG:
+        for name, value in topic.configs.items():
+            reason = attempt({name: value}, validate_only=True)
+            if reason is not None and reason.code is ErrorCode.INVALID_CONFIG:
+                del configs[name]
+                refused.append(f"config {name}={value} of topic {topic.name}: the cluster refuses it")
+        failure = attempt(configs, validate_only=False)
+    if failure is not None:
+        raise failure
+    return refused
+
+
+def _existing(cluster: Cluster, names: Iterable[str]) -> dict[str, dict[int, int]]:
+    """The ends of the partitions of topics that exist."""
+    there = []
+    for answer in admin.describe_topics(cluster, sorted(names)):
+        code = error_code(answer.error_code)
+        if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            continue
+        if code not in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE):
+            raise RefusedError(f"topic {answer.name}", code)
+        there.append(answer.name)
+    cluster.refresh(there)
+    wanted = [TopicPartition(name, number) for name in there for number in cluster.partitions(name)]
+    found: dict[str, dict[int, int]] = {name: {} for name in there}
+    for (name, number), end in list_offsets(cluster, dict.fromkeys(wanted, LATEST)).items():
+        found[name][number] = end
+    return found
+
+
+def _broker_values(cluster: Cluster) -> dict[str, str]:
+    """What topics get of the brokers' configs, by the names of topics' configs."""
+    broker = Resource(ResourceType.BROKER, str(broker_ids(cluster)[0]))
+    values = _values(cluster, broker, list(_OF_BROKER.values()))
+    return {name: values[theirs] for name, theirs in _OF_BROKER.items() if theirs in values}
+
+
+def _topic_values(cluster: Cluster, name: str) -> dict[str, str]:
+    return _values(cluster, Resource(ResourceType.TOPIC, name), list(_OF_BROKER))
+
+
+def _values(cluster: Cluster, resource: Resource, names: Sequence[str]) -> dict[str, str]:
+    ((_, entries),) = admin.describe_configs(cluster, [resource], names=names)
+    return {each.name: each.value for each in entries if each.value is not None}
+
+
+def _partition_count(
+    known: ClusterMetadata | None, original: str, partitions: Iterable[PlannedPartition]
+) -> int:
+    topic = None if known is None else known.topics.get(original)
+    numbers: list[int] = [each.target.partition for each in partitions]
+    return 1 + max([*numbers, *({} if topic is None else topic.partitions)])
+
+
+def _new_configs(
+    known: ClusterMetadata | None, name: str, original: str
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    configs = topic_configs(known, original)
+    if configs is None:
+        return dict(KEEPS_ALL), (unknown_configs(name),)
+    return {key: value for key, value in configs.items() if key not in _LEFT_OUT}, ()
+
+
+def _require_fillable(name: str, count: int, ends: Mapping[int, int], *, goes_on: bool) -> None:
+    if len(ends) != count:
+        raise UsageError(
+            f"topic {name} exists and has {len(ends)} partitions, that of the backup has {count}",
+            cure="delete it, or restore under another name with --rename",
+        )
+    filled = [number for number, end in sorted(ends.items()) if end]
+    if filled and not goes_on:
+        raise UsageError(
+            f"topic {name} exists and has had records: {name}-{filled[0]} ends at offset {ends[filled[0]]}",
+            cure="a restore never writes into such a topic: delete it, or use --rename OLD=NEW",
+        )
+
+
+def _require_room(
+    name: str, partitions: Iterable[PlannedPartition], configs: Mapping[str, str], *, exists: bool
+) -> None:
+    largest = max(each.largest_batch_bytes for each in partitions)
+    text = configs.get(_LARGEST, "")
+    if text.isdecimal() and largest > int(text):
+        where = f"{_LARGEST} of the topic" if exists else f"{_OF_BROKER[_LARGEST]} of the brokers"
+        raise UsageError(
+            f"topic {name}: the largest batch in the backup has {largest} bytes, the cluster takes {text}",
+            cure=f"set {where} to at least {largest}, or create the topic before with such a {_LARGEST}",
+        )

@@ -1,0 +1,91 @@
+"""What `klog restore` prints: a row for each partition, and what came back in words."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from klog.commands.shared.cells import human_bytes, human_time
+from klog.commands.shared.messages import print_line, print_note
+from klog.commands.shared.output import OutputOptions
+from klog.commands.shared.tables import Row
+from klog.commands.shared.terminal import count_of
+
+if TYPE_CHECKING:
+    from klog.backup.model import Manifest
+    from klog.backup.repository import Repository
+    from klog.backup.restoring.plan import PlannedPartition, RestorePlan
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A plan, what it was made of, and how long that took."""
+
+    repository: Repository
+    plan: RestorePlan
+    manifest: Manifest
+    read_s: float
+
+
+def alone(advance: Callable[[int], None]) -> Callable[[int], None]:
+    """The same for several threads."""
+    lock = threading.Lock()
+
+    def locked(size_bytes: int) -> None:
+        with lock:
+            advance(size_bytes)
+
+    return locked
+
+
+def row_of(planned: PlannedPartition, *, text: bool) -> Row:
+    """What comes back of a partition."""
+    cut = planned.cut
+    row: dict[str, object] = {
+        "topic": planned.target.topic,
+        "partition": planned.target.partition,
+        "logStartOffset": planned.view.log_start_offset,
+        "endOffset": cut.end_offset,
+        "basis": str(cut.basis),
+        "movedBy": cut.end_offset - cut.rule_end,
+        "completed": sum(not each.marker.aborted for each in cut.added),
+        "aborted": sum(each.marker.aborted for each in cut.added),
+        "size": human_bytes(planned.size_bytes) if text else planned.size_bytes,
+    }
+    if planned.target.topic != planned.view.partition.topic:
+        row["topic"] = f"{planned.target.topic} ({planned.view.partition.topic})" if text else row["topic"]
+    if not text:
+        row["originalTopic"] = planned.view.partition.topic
+        row["damage"] = [each.what for each in planned.view.damage if each.first_offset < cut.end_offset]
+    return row
+
+
+def say_what_would(plan: RestorePlan, read_s: float, output: OutputOptions, rows: Sequence[Row]) -> None:
+    """Print what a restore would do, after the table; `read_s` is how long the plan took."""
+    if not output.for_people:
+        output.show(rows)
+        return
+    print_line(
+        f"{summary(plan)}, {human_bytes(plan.size_bytes)}, would come back as of"
+        f" {human_time(plan.moment_ms)}; reading it took {read_s:.1f} s, and a restore reads it again"
+    )
+    note_damage(plan)
+
+
+def note_damage(plan: RestorePlan) -> None:
+    """Say what the backup does not have because its source was damaged."""
+    for each in plan.partitions:
+        for damage in each.view.damage:
+            if damage.first_offset < each.cut.end_offset:
+                print_note(
+                    f"{each.target}: the records from offset {damage.first_offset} on were damaged at their"
+                    f" source, and are not in the backup"
+                )
+
+
+def summary(plan: RestorePlan) -> str:
+    """How many topics and partitions come back."""
+    topics = len({each.target.topic for each in plan.partitions})
+    return f"{count_of(topics, 'topic')} with {count_of(len(plan.partitions), 'partition')}"
