@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from klog.backup.choosing import in_order_of_choice
-from klog.backup.copying import PieceWriter
 from klog.backup.model import PartitionRef, PartitionState
 from klog.backup.partition_copy import CopyRules, Outcome, copy_partition
+from klog.backup.pieces import PieceWriter
 from klog.backup.scanning import Listed, fingerprint, scan
 from klog.backup.sources import Found
 from klog.backup.store import StoreError

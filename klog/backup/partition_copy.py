@@ -15,8 +15,9 @@ from itertools import zip_longest
 from typing import BinaryIO, Final
 
 from klog.backup import names
-from klog.backup.copying import PIECE_BYTES, PieceWriter, SegmentPart, copy_part, same_batch
+from klog.backup.copying import SegmentPart, copy_part, same_batch
 from klog.backup.model import Damage, PartitionState, Piece, SegmentSeen, SnapshotObject, StoredObject
+from klog.backup.pieces import PIECE_BYTES, PieceWriter
 from klog.backup.scanning import (
     FileSeen,
     Listed,

@@ -14,8 +14,8 @@ from typing import Final
 
 from klog.backup import names
 from klog.backup.contents import Contents
-from klog.backup.copying import REUSED_MS
 from klog.backup.model import Manifest
+from klog.backup.pieces import REUSED_MS
 from klog.backup.repository import Repository
 from klog.formats.errors import UsageError
 

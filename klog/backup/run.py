@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from klog.backup import documents, names
-from klog.backup.copying import PIECE_BYTES, PieceWriter
 from klog.backup.documents import StoredState
 from klog.backup.model import (
     Manifest,
@@ -26,6 +25,7 @@ from klog.backup.model import (
     is_wanted,
 )
 from klog.backup.partition_copy import CopyRules, Outcome
+from klog.backup.pieces import PIECE_BYTES, PieceWriter
 from klog.backup.repository import Repository
 from klog.backup.sources import BackupSource, Candidate, Found
 from klog.backup.store import StoreError

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from klog.backup.copying import PieceWriter
 from klog.backup.model import PartitionRef, PartitionState, Source
 from klog.backup.partition_copy import CopyRules, Outcome
+from klog.backup.pieces import PieceWriter
 from klog.formats.errors import KlogError
 from klog.formats.names import TopicPartition
 
