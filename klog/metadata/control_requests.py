@@ -22,6 +22,7 @@ from klog.formats.names import (
     is_legal_topic,
 )
 from klog.metadata.values import ZERO_TOPIC_ID, BrokerRegistration, Endpoint
+from klog.protocol.codec import uuid_of
 from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.errors import UnexpectedResponseError
@@ -114,7 +115,7 @@ def topic_uuid(topic_id: str | None) -> UUID | None:
     """A topic id as messages write it; None (the zero id on the wire) if the topic has no id."""
     if topic_id is None or topic_id == ZERO_TOPIC_ID:
         return None
-    return UUID(bytes=decode_uuid(topic_id))
+    return uuid_of(decode_uuid(topic_id))
 
 
 class _IdentifiedTopic(Protocol):

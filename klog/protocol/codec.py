@@ -14,11 +14,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from itertools import groupby
 from typing import Any, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from klog.formats.function_source import FunctionSource
+from klog.formats.varints import ONE_BYTE
 from klog.protocol.error_codes import error_code
 from klog.protocol.errors import MalformedMessageError
 from klog.protocol.primitives import (
@@ -40,6 +42,8 @@ _Convert: TypeAlias = Callable[[Value], Value] | None
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _NIL: Final = bytes(16)
+# A cluster has few topics, and its ids come again in each message.
+_KNOWN_IDS_MAX: Final = 4096
 
 
 def _duration(value: int) -> timedelta:
@@ -61,6 +65,12 @@ def _milliseconds(value: datetime | int | None) -> int:
     if isinstance(value, int):
         return value
     return -1 if value is None else round((value - _EPOCH) / _MILLISECOND)
+
+
+@lru_cache(maxsize=_KNOWN_IDS_MAX)
+def uuid_of(raw: bytes) -> UUID:
+    """The id that has these 16 bytes; the same object each time, if it is not one of too many."""
+    return UUID(bytes=raw)
 
 
 class _Fixed(NamedTuple):
@@ -87,12 +97,10 @@ _FIXED: Final[dict[object, _Fixed]] = {
     "timedelta_i32": _Fixed("i", *_DURATION),
     "timedelta_i64": _Fixed("q", *_DURATION),
     "datetime_i64": _Fixed("q", _instant, _milliseconds),
-    "topic_id": _Fixed(
-        "16s", lambda raw: UUID(bytes=raw), lambda value: _NIL if value is None else value.bytes
-    ),
+    "topic_id": _Fixed("16s", uuid_of, lambda value: _NIL if value is None else value.bytes),
     "uuid": _Fixed(
         "16s",
-        lambda raw: None if raw == _NIL else UUID(bytes=raw),
+        lambda raw: None if raw == _NIL else uuid_of(raw),
         lambda value: _NIL if value is None else value.bytes,
     ),
 }
@@ -276,7 +284,16 @@ def _read_sized(
 
 def _read_array(source: FunctionSource, field: Field, flexible: bool, at: str) -> str:
     count, items = source.new(), source.new("None")
-    source.add(f"{count}, {at} = {'read_count' if field.nullable else 'read_items'}(b, {at}, {flexible})")
+    read = f"{count}, {at} = {'read_count' if field.nullable else 'read_items'}(b, {at}, {flexible})"
+    if flexible:
+        # The count and one more, in one byte. Each item takes a byte at least.
+        source.add(f"{count} = b[{at}] - 1")
+        with source.block(f"if -1 < {count} < 0x7F and {count} < length - {at}"):
+            source.add(f"{at} += 1")
+        with source.block("else"):
+            source.add(read)
+    else:
+        source.add(read)
     with source.block(f"if {count} is not None"):
         fixed = _FIXED.get(field.kafka_type)
         if fixed is not None and fixed.decode is None:
@@ -297,8 +314,8 @@ def _read_array(source: FunctionSource, field: Field, flexible: bool, at: str) -
 # -- writing: `parts` are the bytes so far -------------------------------------------------------------------
 
 
-def _string(value: str | None, compact: bool, nullable: bool) -> bytes:
-    if value is None and not nullable:
+def _string(value: str | None, compact: bool) -> bytes:
+    if value is None:
         raise TypeError("None where null is not allowed")
     return write_string(value, compact)
 
@@ -314,7 +331,13 @@ def _append_blob(parts: list[bytes], value: bytes | None, compact: bool, nullabl
 def writer(shape: Shape) -> Callable[[Any], list[Any]]:
     """Makes the parts of a message; views are parts as they are. Raises REFUSALS."""
     source = FunctionSource(
-        append_blob=_append_blob, pack=struct.pack, string=_string, size=write_bytes_size, tags=write_tags
+        append_blob=_append_blob,
+        nullable_string=write_string,
+        one_byte=ONE_BYTE,
+        pack=struct.pack,
+        size=write_bytes_size,
+        string=_string,
+        tags=write_tags,
     )
     with source.block("def write(message)"):
         source.add("parts = []")
@@ -392,15 +415,21 @@ def _write_value(source: FunctionSource, field: Field, flexible: bool, value: st
     elif field.kafka_type in _FIXED:
         _write_fixed(source, [field.kafka_type], [value], parts)
     elif field.kafka_type == "string":
-        source.add(f"{parts}.append(string({value}, {flexible}, {field.nullable}))")
+        write = "nullable_string" if field.nullable else "string"
+        source.add(f"{parts}.append({write}({value}, {flexible}))")
     else:
         nullable = field.nullable or field.kafka_type in ("records", "view")
         source.add(f"append_blob({parts}, {value}, {flexible}, {nullable})")
 
 
 def _write_array(source: FunctionSource, field: Field, flexible: bool, value: str, parts: str) -> None:
-    count = f"None if {value} is None else len({value})" if field.nullable else f"len({value})"
-    source.add(f"{parts}.append(size({count}, {flexible}))")
+    if flexible and not field.nullable:
+        # The count and one more, which nearly always take one byte.
+        more = source.new(f"len({value}) + 1")
+        source.add(f"{parts}.append(one_byte[{more}] if {more} < 0x80 else size({more} - 1, True))")
+    else:
+        count = f"None if {value} is None else len({value})" if field.nullable else f"len({value})"
+        source.add(f"{parts}.append(size({count}, {flexible}))")
     fixed = _FIXED.get(field.kafka_type)
     with source.block(f"if {value}"):
         if fixed is not None and fixed.decode is None:

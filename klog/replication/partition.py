@@ -19,6 +19,7 @@ from uuid import UUID
 
 from klog.formats.errors import KlogError
 from klog.formats.names import TopicPartition, decode_uuid
+from klog.protocol.codec import uuid_of
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.interbroker.leader_and_isr import LeaderAndIsrPartitionState
 from klog.replication import high_watermark
@@ -100,7 +101,7 @@ class Partition:
         """Take the topic's id, in text form, if none is known; False if another one is known."""
         if topic_id is None:
             return True
-        given = UUID(bytes=decode_uuid(topic_id))
+        given = uuid_of(decode_uuid(topic_id))
         if self.topic_id is None:
             self.topic_id = given
         return self.topic_id == given

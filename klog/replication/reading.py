@@ -154,7 +154,7 @@ def is_quiet(partition: Partition, before: SentBefore, limits: FetchLimits) -> b
         and (state.is_leader or not limits.leader_only)
         and entry.current_leader_epoch in (NO_EPOCH, state.leader_epoch)
         and entry.last_fetched_epoch in (NO_EPOCH, log.epochs.latest)
-        and entry.topic_id in (None, partition.topic_id)
+        and (entry.topic_id is partition.topic_id or entry.topic_id in (partition.topic_id, None))
         and not log.closed
     )
 

@@ -52,14 +52,21 @@ class Cut(NamedTuple):
     is_complete: bool = True
 
 
+def _lock_followed(partition: Partition, leader_epoch: int) -> PartitionLog:
+    """The log with its lock held, which the caller releases. Raises `NotFollowingError`."""
+    log = partition.lock_log()
+    state = partition.state
+    if state.is_leader or state.leader_epoch != leader_epoch:
+        log.lock.release()
+        raise NotFollowingError(f"{partition} is not followed in epoch {leader_epoch}")
+    return log
+
+
 @contextmanager
 def _followed(partition: Partition, leader_epoch: int) -> Iterator[PartitionLog]:
     """The log with its lock held. Raises `NotFollowingError`."""
-    log = partition.lock_log()
+    log = _lock_followed(partition, leader_epoch)
     try:
-        state = partition.state
-        if state.is_leader or state.leader_epoch != leader_epoch:
-            raise NotFollowingError(f"{partition} is not followed in epoch {leader_epoch}")
         yield log
     finally:
         log.lock.release()
@@ -97,7 +104,8 @@ def follow(
     `KlogError` if they do not continue the log, or if the log start offset is above the high watermark;
     `OSError`, `StorageError`.
     """
-    with _followed(partition, leader_epoch) as log:
+    log = _lock_followed(partition, leader_epoch)
+    try:
         end_offset = log.log_end_offset
         if end_offset != offset:
             raise KlogError(f"{partition} was fetched from offset {offset}, but it ends at {end_offset}")
@@ -110,6 +118,8 @@ def follow(
         if log_start_offset > log.log_start_offset:
             log.advance_log_start(log_start_offset)
         return Followed(log.log_end_offset, log.epochs.latest, log.high_watermark != before, size_bytes)
+    finally:
+        log.lock.release()
 
 
 def append_copied(log: PartitionLog, records: memoryview, leader_epoch: int, now_ms: int) -> int:

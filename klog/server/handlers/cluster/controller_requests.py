@@ -17,6 +17,7 @@ from uuid import UUID
 from klog.controller.events import AllocateProducerIds, AlterPartition, ControlledShutdown
 from klog.formats.names import TopicPartition, decode_uuid, encode_uuid
 from klog.metadata.values import LeaderAndIsr, LeaderRecoveryState, ProducerIdBlock, TopicIdPartition
+from klog.protocol.codec import uuid_of
 from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.interbroker.controlled_shutdown import ControlledShutdownResponse, RemainingPartition
@@ -70,7 +71,7 @@ class ControllerRequestsHandler:
                 return
             outcomes: AlterPartitionResults = dict(refused)
             for where, outcome in results.items():
-                outcomes[UUID(bytes=decode_uuid(where.topic_id)), where.partition] = outcome
+                outcomes[uuid_of(decode_uuid(where.topic_id)), where.partition] = outcome
             topics = by_topic(outcomes.items(), _partition, topic="topic_id")
             send_answer(request, error_code=ErrorCode.NONE, topics=topics)
 

@@ -13,6 +13,7 @@ from uuid import UUID
 from klog.formats.names import PartitionKey
 from klog.metadata.cache import ClusterSnapshot
 from klog.protocol import fetch_response, produce_response
+from klog.protocol.codec import uuid_of
 from klog.protocol.primitives import text_of
 from klog.replication.partition import Partition
 from klog.replication.roles import RoleChange
@@ -102,7 +103,7 @@ class RememberedTargets:
         return target
 
     def _new_target(self, state: _State, topic: bytes, index: int, by_id: bool) -> Target | None:
-        topic_id = UUID(bytes=topic) if by_id else None
+        topic_id = uuid_of(topic) if by_id else None
         name = text_of(topic) if topic_id is None else self._lookup.topic_name(topic_id)
         if name is None or index not in state.cluster.topics.get(name, ()):
             return None
