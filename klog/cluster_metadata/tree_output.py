@@ -1,44 +1,61 @@
-"""Writes a cluster's metadata into an empty metadata tree, as Kafka's controller and tools would have done.
+"""Writes a cluster's metadata into an empty metadata tree: ZooKeeper's or klog's own.
 
-The cluster's id comes last, so that a tree without one is known to be incomplete.
+`/cluster/id` comes first, and has a mark in place of the id until all other nodes are there. With the mark no
+broker starts, of Kafka or klog. If the writer is killed, the same one goes on: writes are sent in order in
+one session, so the nodes that exist are the first ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import hashlib
+from bisect import bisect
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from klog.client.admin import ResourceType
-from klog.cluster_metadata import token_znodes
 from klog.cluster_metadata.forms import Held, require_secrets
-from klog.cluster_metadata.model import Cluster, Partition, ScramUser
-from klog.cluster_metadata.tree_form import ENTITIES, partition_paths
+from klog.cluster_metadata.model import Cluster, Partition
+from klog.cluster_metadata.tree_form import ENTITIES
+from klog.cluster_metadata.tree_nodes import nodes
 from klog.formats.errors import KlogError, StorageError
 from klog.metadata import paths, znodes
 from klog.metadata.errors import NodeExistsError, StoreError
-from klog.metadata.producer_ids import BLOCK_SIZE
 from klog.metadata.retried_writes import write_all
-from klog.metadata.store import Check, Create, MetadataStore, Operation, SetData, missing_parents
-from klog.metadata.values import (
-    INITIAL_PARTITION_EPOCH,
-    LeaderIsrAndControllerEpoch,
-    ProducerIdBlock,
-    TopicAssignment,
+from klog.metadata.store import (
+    Check,
+    Create,
+    Delete,
+    MetadataStore,
+    Node,
+    Operation,
+    SetData,
+    missing_parents,
 )
+from klog.metadata.values import INITIAL_PARTITION_EPOCH
 from klog.protocol.acls import Acl, ResourcePattern
 from klog.security.authorization import acl_znodes
-from klog.security.authorization.acl_set import by_pattern
 from klog.security.quotas.administration import InvalidQuotaError, changed_config
 from klog.security.quotas.administration import Operation as QuotaChange
 from klog.security.quotas.entities import QuotaEntity
 
-_ROOT: Final = "/brokers"
-_NO_BROKER: Final = -1
 # ZooKeeper's own node in every tree.
 _OF_ZOOKEEPER: Final = frozenset({"/zookeeper"})
 _NODE_BYTES_MAX: Final = 1_000_000
 """ZooKeeper refuses requests above jute.maxbuffer, 1 MiB."""
+_ABOVE_MARK: Final = "/cluster"
+_GUARD: Final = Check(paths.CLUSTER_ID, 0)
+"""Holds while the mark of this writer stands in place of the id."""
+_TOGETHER: Final = 10_000
+"""How many writes are given to the store at once."""
+_IN_FLIGHT_MAX: Final = 2_000
+"""At least as many writes as a store sends without waiting."""
+_MADE_AT_START: Final = (*paths.PERSISTENT, *acl_znodes.PERSISTENT)
+_OF_BROKERS: Final = frozenset(
+    {*_MADE_AT_START, *(parent for path in _MADE_AT_START for parent in missing_parents(path))}
+)
+"""The nodes that a broker makes at its start before it registers. They may be there already."""
+
+_Nodes = Sequence[tuple[str, bytes | None]]
 
 
 def held(cluster: Cluster) -> Held:
@@ -102,47 +119,129 @@ def _held_quotas(entity: QuotaEntity, limits: Mapping[str, float], losses: list[
     return kept
 
 
-def write(store: MetadataStore, cluster: Cluster) -> tuple[str, ...]:
-    """Writes a cluster and returns what was lost.
+def write(
+    store: MetadataStore, cluster: Cluster, on_progress: Callable[[int, int], None] | None = None
+) -> tuple[str, ...]:
+    """Writes a cluster and returns what was lost. A write that was killed goes on.
 
-    Raises UsageError (secrets were left out), StorageError (the tree is not empty), `StoreError`.
+    `on_progress` is told how many writes are done, and how many there are. Raises UsageError (secrets were
+    left out), StorageError (the tree is not empty, or another cluster was not written to its end),
+    `StoreError`.
     """
     require_secrets(cluster)
     found, losses = held(cluster)
-    present = _empty_nodes(store)
-    nodes = list(operations(found, present))
-    _refuse_too_large(nodes)
-    if _ROOT not in present:
-        try:
-            store.create(_ROOT)
-        except NodeExistsError as error:
-            raise _not_empty() from error
-    for outcome in write_all(store, nodes, Check(_ROOT, 0)):
-        if isinstance(outcome, StoreError):
-            raise outcome
+    wanted = list(nodes(found))
+    _refuse_too_large(wanted)
+    mark = znodes.encode_unfinished_tree(_fingerprint(wanted, found))
+    operations = _missing(store, wanted, is_begun=_begin(store, mark))
+    done = 0
+    while done < len(operations):
+        for outcome in write_all(store, operations[done : done + _TOGETHER], _GUARD):
+            if isinstance(outcome, StoreError):
+                raise outcome
+        done = min(done + _TOGETHER, len(operations))
+        if on_progress is not None:
+            on_progress(done, len(operations))
+    _count_broker_ids(store, found.generated_broker_ids)
+    _finish(store, found.cluster_id)
     return losses
 
 
-def _empty_nodes(store: MetadataStore) -> frozenset[str]:
-    """The nodes of an empty tree: none, or those that a broker makes before it registers.
+def _begin(store: MetadataStore, mark: bytes) -> bool:
+    """Sets the mark. True if it stands there already, because this cluster was not written to its end."""
+    present = store.get_many([paths.CLUSTER_ID])[0]
+    if present is not None and znodes.is_unfinished_tree(present.data):
+        if present.data != mark:
+            raise StorageError(
+                "another cluster's metadata was not written to its end; nothing was changed",
+                cure="write that one again, which goes on, or delete all nodes below this path",
+            )
+        return True
+    _require_empty(store)
+    try:
+        store.multi([Create(_ABOVE_MARK), Create(paths.CLUSTER_ID, mark)])
+    except NodeExistsError as error:
+        raise _not_empty() from error
+    return False
 
-    Raises StorageError if there are others, or if one holds something.
+
+def _finish(store: MetadataStore, cluster_id: str | None) -> None:
+    """Puts the id in place of the mark."""
+    last: list[Operation]
+    if cluster_id is None:
+        last = [Delete(paths.CLUSTER_ID, _GUARD.version), Delete(_ABOVE_MARK)]
+    else:
+        last = [SetData(paths.CLUSTER_ID, znodes.encode_cluster_id(cluster_id), _GUARD.version)]
+    for outcome in write_all(store, last):
+        if isinstance(outcome, StoreError):
+            raise outcome
+
+
+def _missing(store: MetadataStore, wanted: _Nodes, *, is_begun: bool) -> list[Operation]:
+    """The writes of those nodes that are not there."""
+    at_start = [path for path, _ in wanted if path in _OF_BROKERS]
+    present = dict(zip(at_start, store.get_many(at_start), strict=True))
+    own = [path for path, _ in wanted if path not in _OF_BROKERS]
+    written = _written(store, own) if is_begun else frozenset()
+    operations: list[Operation] = []
+    for path, data in wanted:
+        node = present.get(path)
+        if node is not None:
+            if data is not None and node.data != data:
+                operations.append(SetData(path, data))
+        elif path not in written:
+            operations.append(Create(path, data))
+    return operations
+
+
+def _written(store: MetadataStore, own: Sequence[str]) -> frozenset[str]:
+    """Those nodes that are there: the first ones. Gaps can only be near the last, of writes in flight."""
+    count = bisect(own, False, key=lambda path: store.exists(path) is None)
+    start = max(0, count - _IN_FLIGHT_MAX)
+    last = own[start : count + _IN_FLIGHT_MAX]
+    found = zip(last, store.get_many(last), strict=True)
+    return frozenset((*own[:start], *(path for path, node in found if node is not None)))
+
+
+def _count_broker_ids(store: MetadataStore, generated: int) -> None:
+    """Brings the counter of generated ids, which is a version, to where it was."""
+    counter = store.exists(paths.BROKER_SEQUENCE)
+    counted = 0 if counter is None else counter.version
+    for outcome in write_all(store, [SetData(paths.BROKER_SEQUENCE, b"")] * (generated - counted), _GUARD):
+        if isinstance(outcome, StoreError):
+            raise outcome
+
+
+def _fingerprint(wanted: _Nodes, cluster: Cluster) -> str:
+    """The same for the same writes."""
+    sums = hashlib.sha256(f"{cluster.cluster_id} {cluster.generated_broker_ids}".encode())
+    for path, data in wanted:
+        sums.update(f"\0{path}\0{-1 if data is None else len(data)}\0".encode())
+        sums.update(data or b"")
+    return sums.hexdigest()
+
+
+def _require_empty(store: MetadataStore) -> None:
+    """Refuses a tree unless it has no nodes, or only those that a broker makes before it registers, unused.
+
+    Raises StorageError.
     """
-    made_at_start = (*paths.PERSISTENT, *acl_znodes.PERSISTENT)
-    known = {*made_at_start, *(parent for path in made_at_start for parent in missing_parents(path))}
     found: list[str] = []
     above = [""]
     while above:
         parent = above.pop()
         children = [f"{parent}/{name}" for name in store.children(parent or "/")]
         children = [path for path in children if path not in _OF_ZOOKEEPER]
-        if not known.issuperset(children):
+        if not _OF_BROKERS.issuperset(children):
             raise _not_empty()
         found += children
         above += children
-    if any(node is not None and (node.data or node.stat.version) for node in store.get_many(found)):
+    if any(_is_used(node) for node in store.get_many(found)):
         raise _not_empty()
-    return frozenset(found)
+
+
+def _is_used(node: Node | None) -> bool:
+    return node is not None and bool(node.data or node.stat.version)
 
 
 def _not_empty() -> StorageError:
@@ -152,99 +251,10 @@ def _not_empty() -> StorageError:
     )
 
 
-def _refuse_too_large(nodes: list[Operation]) -> None:
-    for each in nodes:
-        if isinstance(each, Create) and len(each.data or b"") > _NODE_BYTES_MAX:
+def _refuse_too_large(wanted: _Nodes) -> None:
+    for path, data in wanted:
+        if len(data or b"") > _NODE_BYTES_MAX:
             raise KlogError(
-                f"znode {each.path} would have {len(each.data or b'')} bytes, more than ZooKeeper takes",
+                f"znode {path} would have {len(data or b'')} bytes, more than ZooKeeper takes",
                 cure="a topic with so many partitions can be in KRaft only",
             )
-
-
-def operations(cluster: Cluster, present: frozenset[str] = frozenset()) -> Iterator[Operation]:
-    """The writes of all nodes that are not `present`, each after those above it; the cluster's id last."""
-    made = {_ROOT, *present}
-    for path, data in _nodes(cluster):
-        for parent in missing_parents(path):
-            if parent not in made:
-                made.add(parent)
-                yield Create(parent)
-        if path not in made:
-            made.add(path)
-            yield Create(path, data)
-        elif data is not None:
-            yield SetData(path, data)
-    yield from [SetData(paths.BROKER_SEQUENCE, b"")] * cluster.generated_broker_ids
-    if cluster.cluster_id is not None:
-        yield Create("/cluster")
-        yield Create(paths.CLUSTER_ID, znodes.encode_cluster_id(cluster.cluster_id))
-
-
-def _nodes(cluster: Cluster) -> Iterator[tuple[str, bytes | None]]:
-    block = _producer_id_block(cluster.next_producer_id)
-    if block is not None:
-        yield paths.PRODUCER_ID_BLOCK, znodes.encode_producer_id_block(block)
-    for path in paths.PERSISTENT:
-        yield path, None
-    if cluster.controller_epoch:
-        yield paths.CONTROLLER_EPOCH, znodes.encode_epoch(cluster.controller_epoch)
-    yield from _configs(cluster)
-    yield from _users(cluster)
-    yield from _topics(cluster)
-    for name in sorted(cluster.deletions):
-        yield paths.delete_topic(name), None
-    if cluster.requested_reassignments:
-        data = znodes.encode_reassignments(cluster.requested_reassignments)
-        yield paths.REASSIGN_PARTITIONS, data
-    for pattern, acls in by_pattern(cluster.acls).items():
-        yield acl_znodes.pattern_path(pattern), acl_znodes.encode_acls(acls)
-    for token_id, token in sorted(cluster.tokens.items()):
-        yield token_znodes.path(token_id), token_znodes.encode(token_id, token)
-
-
-def _producer_id_block(next_id: int) -> ProducerIdBlock | None:
-    if not next_id:
-        return None
-    return ProducerIdBlock(_NO_BROKER, max(0, next_id - BLOCK_SIZE), next_id - 1)
-
-
-def _configs(cluster: Cluster) -> Iterator[tuple[str, bytes]]:
-    """The configs of resources. Each topic has a node for them."""
-    found = {f"topics/{name}": znodes.encode_config({}) for name in sorted(cluster.topics)}
-    for resource, configs in sorted(cluster.configs.items()):
-        name = znodes.sanitize(resource.name or paths.DEFAULT_ENTITY)
-        values = {key: value for key, value in sorted(configs.items()) if value is not None}
-        found[f"{ENTITIES[ResourceType(resource.type)]}/{name}"] = znodes.encode_config(values)
-    for entity_path, data in found.items():
-        yield paths.config(entity_path), data
-
-
-def _users(cluster: Cluster) -> Iterator[tuple[str, bytes]]:
-    """Quotas and credentials: those of one user share a node."""
-    found: dict[str, dict[str, str]] = {}
-    for entity, limits in cluster.quotas.items():
-        found[entity.path] = changed_config(
-            entity, {}, [QuotaChange(*each) for each in sorted(limits.items())]
-        )
-    for user, credential in sorted(cluster.scram.items(), key=_user):
-        if credential is not None:
-            found.setdefault(QuotaEntity(user=user.user).path, {})[user.mechanism] = credential.text()
-    # A user's node comes before those of its clients, which would make it without data.
-    for entity_path, configs in sorted(found.items()):
-        yield paths.config(entity_path), znodes.encode_config(configs)
-
-
-def _user(item: tuple[ScramUser, object]) -> ScramUser:
-    return item[0]
-
-
-def _topics(cluster: Cluster) -> Iterator[tuple[str, bytes | None]]:
-    for name, topic in sorted(cluster.topics.items()):
-        replicas = {number: each.assignment for number, each in sorted(topic.partitions.items())}
-        yield paths.topic(name), znodes.encode_topic(TopicAssignment(name, topic.topic_id, replicas))
-        for number, partition in sorted(topic.partitions.items()):
-            if partition.state is not None:
-                node, state_node = partition_paths(name, number)
-                state = LeaderIsrAndControllerEpoch(partition.state, cluster.controller_epoch)
-                yield node, None
-                yield state_node, znodes.encode_partition_state(state)

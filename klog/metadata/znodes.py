@@ -360,12 +360,28 @@ def decode_producer_id_block(data: bytes | None) -> ProducerIdBlock:
     return block
 
 
+_UNFINISHED = "unfinishedTreeOfKlog"
+
+
 def encode_cluster_id(cluster_id: str) -> bytes:
     return encode_json({"version": "1", "id": cluster_id})
 
 
+def encode_unfinished_tree(fingerprint: str) -> bytes:
+    """What stands in place of the cluster's id while a tree is written, so that no broker starts on it."""
+    return encode_json({"version": "1", _UNFINISHED: fingerprint})
+
+
+def is_unfinished_tree(data: bytes | None) -> bool:
+    """Whether the data of the cluster's id says that the tree was not written to its end."""
+    return data is not None and data.startswith(encode_unfinished_tree("")[:-2])
+
+
 def decode_cluster_id(data: bytes | None) -> str:
-    return Fields(data, paths.CLUSTER_ID).text("id")
+    fields = Fields(data, paths.CLUSTER_ID)
+    if is_unfinished_tree(data):
+        raise fields.invalid("says that the tree was not written to its end: run what wrote it again")
+    return fields.text("id")
 
 
 def encode_features(finalized: FinalizedFeatures) -> bytes:

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 
 from klog.client.admin import Resource, ResourceType
 from klog.cluster_metadata import tree_form, tree_output
-from klog.cluster_metadata.model import Cluster, DelegationToken, Partition, ScramUser
+from klog.cluster_metadata.model import Cluster, DelegationToken, Partition, ScramUser, Topic
 from klog.formats.errors import KlogError, StorageError, UsageError
 from klog.formats.names import TopicPartition
 from klog.metadata import paths
-from klog.metadata.cluster import create_persistent_nodes
+from klog.metadata.cluster import create_persistent_nodes, get_or_create_cluster_id
 from klog.metadata.embedded import FILE_NAME, EmbeddedStore
 from klog.metadata.errors import InvalidZnodeError
-from klog.metadata.store import MetadataStore
+from klog.metadata.local import TreeSession
+from klog.metadata.store import MetadataStore, Operation, required
 from klog.metadata.values import LeaderAndIsr, ReplicaAssignment
 from klog.metadata.zookeeper import ZooKeeperStore
 from klog.security.authorization import acl_znodes
@@ -202,9 +203,78 @@ def test_a_cluster_without_its_secrets_is_not_written() -> None:
     assert tree.children("/") == []
 
 
-def test_the_cluster_id_is_written_last() -> None:
-    *_, last = tree_output.operations(read(live_tree()))
-    assert last.path == "/cluster/id"
+class _KilledError(Exception):
+    """The writer's process ends."""
+
+
+class _KilledAfter:
+    """A tree whose writer is killed after some multis, which it does one after the other."""
+
+    def __init__(self, tree: TreeSession, multis: int) -> None:
+        self._tree = tree
+        self._left = multis
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tree, name)
+
+    def multi(self, operations: Sequence[Operation]) -> Any:
+        return required(self.multi_many([operations])[0])
+
+    def multi_many(self, multis: Sequence[Sequence[Operation]]) -> Any:
+        outcomes = []
+        for operations in multis:
+            if self._left <= 0:
+                raise _KilledError
+            self._left -= 1
+            outcomes += self._tree.multi_many([operations])
+        return outcomes
+
+
+def wide_cluster() -> Cluster:
+    """A cluster whose nodes need some multis."""
+    cluster = replace(tree_output.held(read(live_tree())).cluster, generated_broker_ids=3)
+    partition = Partition(ReplicaAssignment((1, 2)), LeaderAndIsr(1, 4, (2, 1)))
+    topics = {f"wide-{number}": Topic(None, dict.fromkeys(range(5), partition)) for number in range(20)}
+    return replace(cluster, topics={**cluster.topics, **topics})
+
+
+@pytest.mark.parametrize("multis", range(10))
+def test_a_write_that_is_killed_goes_on_and_no_broker_starts_before_its_end(multis: int) -> None:
+    tree, cluster = empty_tree(), wide_cluster()
+    with pytest.raises(_KilledError):
+        tree_output.write(cast("MetadataStore", _KilledAfter(tree, multis)), cluster)
+    if multis:
+        with pytest.raises(InvalidZnodeError, match="/cluster/id says that the tree was not written"):
+            read(tree)
+        with pytest.raises(InvalidZnodeError, match="/cluster/id says that the tree was not written"):
+            get_or_create_cluster_id(tree, "x")
+        with pytest.raises(StorageError, match="another cluster's metadata was not written to its end"):
+            tree_output.write(tree, replace(cluster, controller_epoch=99))
+        create_persistent_nodes(tree)  # a broker that tried to start
+    tree_output.write(tree, cluster)
+    assert read(tree) == cluster
+    with pytest.raises(StorageError, match="not empty"):
+        tree_output.write(tree, cluster)
+
+
+def test_a_killed_write_that_left_a_gap_is_completed() -> None:
+    """After a lost connection, later writes may be done before earlier ones are repeated."""
+    tree, cluster = empty_tree(), wide_cluster()
+    with pytest.raises(_KilledError):
+        tree_output.write(cast("MetadataStore", _KilledAfter(tree, 9)), cluster)
+    gap = "/brokers/topics/wide-0/partitions/1"
+    tree.delete(f"{gap}/state")
+    tree.delete(gap)
+    tree_output.write(tree, cluster)
+    assert read(tree) == cluster
+
+
+def test_progress_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tree_output, "_TOGETHER", 100)
+    told: list[tuple[int, int]] = []
+    tree_output.write(empty_tree(), wide_cluster(), lambda *numbers: told.append(numbers))
+    assert [done for done, _ in told[:2]] == [100, 200]
+    assert told[-1][0] == told[-1][1] > 200
 
 
 def test_klogs_embedded_tree_is_written_and_read_again(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from klog.formats import zookeeper_files as z
 from klog.formats.errors import CorruptRecordError, FormatError, StorageError, UnsupportedFormatError
 from klog.metadata.store import Check, Create, Delete, Operation, SetData
 from klog.metadata.zookeeper import ZooKeeperStore
-from tests.cluster_metadata.trees import live_tree
+from tests.cluster_metadata.trees import live_tree, tree_operations
 from tests.cluster_strategies import clusters
 from tests.peers import KafkaPeer
 from tests.peers.zookeeper import ZooKeeperServer
@@ -112,7 +112,7 @@ def test_of_several_clusters_one_is_named(tmp_path: Path) -> None:
     }
     operations: list[Operation] = [Create("/b")]
     for chroot, cluster_id in clusters.items():
-        made = [Create("/brokers"), *tree_output.operations(Cluster(cluster_id))]
+        made = tree_operations(Cluster(cluster_id))
         operations += [Create(chroot)] if chroot else []
         operations += _below(made, chroot)
     (tmp_path / "log.1").write_bytes(log_file(operations))
@@ -161,7 +161,7 @@ def _entry(body: bytes) -> bytes:
 def test_what_a_tree_can_hold_comes_back_equal(cluster: Cluster) -> None:
     held = tree_output.held(cluster).cluster
     with TemporaryDirectory() as directory:
-        log = log_file([Create("/brokers"), *tree_output.operations(held)])
+        log = log_file(tree_operations(held))
         Path(directory, "log.1").write_bytes(log)
         reading = zookeeper_form.read([directory])
     assert reading.cluster == held

@@ -88,21 +88,22 @@ def take_over(
     cluster, kept_back = servable(reading.cluster)
     present = store.get_many([paths.CLUSTER_ID])[0]
     losses: tuple[str, ...] = ()
-    if present is None:
+    is_new = present is None or znodes.is_unfinished_tree(present.data)
+    if is_new:
         if not writes:
             raise UsageError(
                 "adopt: --dry-run cannot show what ZooKeeper would get from a KRaft directory",
                 cure="klog metadata show DIR shows it",
             )
         losses = tree_output.write(store, cluster)
-    elif znodes.decode_cluster_id(present.data) != cluster.cluster_id:
+    elif present is not None and znodes.decode_cluster_id(present.data) != cluster.cluster_id:
         raise StorageError(
             f"the directory belongs to cluster {cluster.cluster_id}, the metadata store to another one",
             file=places[0],
             cure="check zookeeper.connect and log.dirs",
         )
     remarks = (*reading.details, *reading.notes, *kept_back, *losses)
-    return TakenOver(len(cluster.topics), len(list(cluster.partitions)), present is None, remarks)
+    return TakenOver(len(cluster.topics), len(list(cluster.partitions)), is_new, remarks)
 
 
 def servable(cluster: Cluster) -> tuple[Cluster, tuple[str, ...]]:
