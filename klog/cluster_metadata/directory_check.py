@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from klog.cluster_metadata.consistency import Problem
 from klog.cluster_metadata.kraft_log import METADATA_DIRECTORY
-from klog.cluster_metadata.kraft_replay import UNKNOWN_DIRECTORY
+from klog.cluster_metadata.kraft_values import UNKNOWN_DIRECTORY
 from klog.cluster_metadata.model import Cluster
 from klog.formats import meta_properties, partition_metadata
 from klog.formats.errors import KlogError, UsageError

@@ -13,7 +13,8 @@ from typing import Final
 import construct as c
 
 from klog.cluster_metadata.forms import Held
-from klog.cluster_metadata.kraft_replay import KRAFT_VERSION, UNKNOWN_DIRECTORY
+from klog.cluster_metadata.kraft_replay import KRAFT_VERSION
+from klog.cluster_metadata.kraft_values import UNKNOWN_DIRECTORY
 from klog.cluster_metadata.model import (
     METADATA_VERSION,
     Broker,

@@ -6,12 +6,26 @@ EndTransactionRecord count when the transaction ends (KIP-868), and not at all i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from enum import IntEnum
 from typing import Final, TypeVar
 
 from klog.client.admin import Resource, ResourceType
+from klog.cluster_metadata.kraft_values import (
+    changed_partition,
+    directories_of,
+    endpoints_of,
+    exact,
+    ids,
+    member,
+    optional_text,
+    quota_entity,
+    scram_user,
+    supported_versions,
+    tagged,
+    text,
+    voter_of,
+)
 from klog.cluster_metadata.model import (
     Broker,
     Cluster,
@@ -19,31 +33,21 @@ from klog.cluster_metadata.model import (
     DelegationToken,
     Partition,
     ScramUser,
-    SupportedVersions,
     Topic,
     Voter,
-    VoterEndpoint,
 )
-from klog.config.security_protocols import SECURITY_PROTOCOLS
-from klog.formats import schema
 from klog.formats.errors import FormatError
 from klog.formats.names import is_legal_topic
 from klog.formats.values import Value
-from klog.metadata.values import ZERO_TOPIC_ID, Endpoint, LeaderAndIsr, LeaderRecoveryState, ReplicaAssignment
+from klog.metadata.values import LeaderAndIsr, LeaderRecoveryState, ReplicaAssignment
 from klog.protocol.acls import Acl, AclOperation, AclResourceType, PatternType, Permission, ResourcePattern
-from klog.security.authentication.scram_administration import MECHANISMS
 from klog.security.authentication.scram_credentials import ScramCredential
-from klog.security.quotas.entities import DEFAULT, Part, QuotaEntity
+from klog.security.quotas.entities import QuotaEntity
 
 KRAFT_VERSION: Final = "kraft.version"
-UNKNOWN_DIRECTORY: Final = ZERO_TOPIC_ID
-"""`DirectoryId.MIGRATING`: the replica's directory was never told, as in records without directories."""
 _FENCE, _UNFENCE = 1, -1
 _SHUTTING_DOWN: Final = 1
-_ENTITY_PARTS: Final = {"user": "user", "client-id": "client_id", "ip": "ip"}
-_LEADER_UNCHANGED: Final = -2
 
-_Member = TypeVar("_Member", bound=IntEnum)
 _Key = TypeVar("_Key")
 
 
@@ -103,7 +107,7 @@ class MetadataReplay:
         if kind == "KRAFT_VERSION":
             self._features[KRAFT_VERSION] = value["kRaftVersion"]
         elif kind == "KRAFT_VOTERS":
-            self._voters = {each["voterId"]: _voter(each) for each in value["voters"]}
+            self._voters = {each["voterId"]: voter_of(each) for each in value["voters"]}
 
     def cluster(self, cluster_id: str | None, controller_epoch: int) -> Cluster:
         """The metadata that the records make."""
@@ -153,15 +157,15 @@ class MetadataReplay:
             fields["leader"],
             fields["leaderEpoch"],
             tuple(fields["isr"]),
-            _member(LeaderRecoveryState, _tagged(fields, "leaderRecoveryState") or 0),
+            member(LeaderRecoveryState, tagged(fields, "leaderRecoveryState") or 0),
             fields["partitionEpoch"],
         )
         partitions[fields["partitionId"]] = Partition(
             assignment,
             state,
-            _directories(fields.get("directories")),
-            _ids(_tagged(fields, "eligibleLeaderReplicas")) or (),
-            _ids(_tagged(fields, "lastKnownElr")) or (),
+            directories_of(fields.get("directories")),
+            ids(tagged(fields, "eligibleLeaderReplicas")) or (),
+            ids(tagged(fields, "lastKnownElr")) or (),
         )
 
     def _change_partition(self, fields: Value) -> None:
@@ -180,17 +184,17 @@ class MetadataReplay:
     # --- configs, security, quotas ---
 
     def _config(self, fields: Value) -> None:
-        resource = Resource(_member(ResourceType, fields["resourceType"]), _text(fields["resourceName"]))
-        _set_or_remove(self._configs, resource, _text(fields["name"]), _optional_text(fields["value"]))
+        resource = Resource(member(ResourceType, fields["resourceType"]), text(fields["resourceName"]))
+        _set_or_remove(self._configs, resource, text(fields["name"]), optional_text(fields["value"]))
 
     def _quota(self, fields: Value) -> None:
         value = None if fields["remove"] else fields["value"]
         if value is not None and not 0 <= value < float("inf"):
             raise FormatError(f"the quota {fields['key']} is {value}")
-        _set_or_remove(self._quotas, _quota_entity(fields["entity"]), _text(fields["key"]), value)
+        _set_or_remove(self._quotas, quota_entity(fields["entity"]), text(fields["key"]), value)
 
     def _scram_credential(self, fields: Value) -> None:
-        self._scram[_scram_user(fields)] = ScramCredential(
+        self._scram[scram_user(fields)] = ScramCredential(
             bytes(fields["salt"]),
             bytes(fields["storedKey"]),
             bytes(fields["serverKey"]),
@@ -198,29 +202,29 @@ class MetadataReplay:
         )
 
     def _remove_scram_credential(self, fields: Value) -> None:
-        self._scram.pop(_scram_user(fields), None)
+        self._scram.pop(scram_user(fields), None)
 
     def _acl(self, fields: Value) -> None:
         self._acls[fields["id"]] = Acl(
             ResourcePattern(
-                _exact(AclResourceType, fields["resourceType"]),
-                _text(fields["resourceName"]),
-                _exact(PatternType, fields["patternType"]),
+                exact(AclResourceType, fields["resourceType"]),
+                text(fields["resourceName"]),
+                exact(PatternType, fields["patternType"]),
             ),
-            _text(fields["principal"]),
-            _text(fields["host"]),
-            _exact(AclOperation, fields["operation"]),
-            _exact(Permission, fields["permissionType"]),
+            text(fields["principal"]),
+            text(fields["host"]),
+            exact(AclOperation, fields["operation"]),
+            exact(Permission, fields["permissionType"]),
         )
 
     def _remove_acl(self, fields: Value) -> None:
         self._acls.pop(fields["id"], None)
 
     def _token(self, fields: Value) -> None:
-        self._tokens[_text(fields["tokenId"])] = DelegationToken(
-            _text(fields["owner"]),
-            _text(fields["requester"]),
-            tuple(map(_text, fields["renewers"])),
+        self._tokens[text(fields["tokenId"])] = DelegationToken(
+            text(fields["owner"]),
+            text(fields["requester"]),
+            tuple(map(text, fields["renewers"])),
             fields["issueTimestamp"],
             fields["maxTimestamp"],
             fields["expirationTimestamp"],
@@ -233,12 +237,12 @@ class MetadataReplay:
 
     def _register_broker(self, fields: Value) -> None:
         self._brokers[fields["brokerId"]] = Broker(
-            _endpoints(fields["endPoints"]),
-            _optional_text(fields["rack"]),
+            endpoints_of(fields["endPoints"]),
+            optional_text(fields["rack"]),
             fields["brokerEpoch"],
             fields["incarnationId"],
-            _supported(fields["features"]),
-            tuple(_tagged(fields, "logDirs") or ()),
+            supported_versions(fields["features"]),
+            tuple(tagged(fields, "logDirs") or ()),
             fields["fenced"],
             fields.get("inControlledShutdown", False),
             fields.get("isMigratingZkBroker", False),
@@ -259,26 +263,26 @@ class MetadataReplay:
 
     def _change_registration(self, fields: Value) -> None:
         changes: dict[str, Value] = {}
-        fenced = _tagged(fields, "fenced")
+        fenced = tagged(fields, "fenced")
         if fenced in (_FENCE, _UNFENCE):
             changes["is_fenced"] = fenced == _FENCE
-        if _tagged(fields, "inControlledShutdown") == _SHUTTING_DOWN:
+        if tagged(fields, "inControlledShutdown") == _SHUTTING_DOWN:
             changes["is_shutting_down"] = True
-        directories = _tagged(fields, "logDirs")
+        directories = tagged(fields, "logDirs")
         if directories:
             changes["directories"] = tuple(directories)
         self._change_broker(fields["brokerId"], **changes)
 
     def _register_controller(self, fields: Value) -> None:
         self._controllers[fields["controllerId"]] = Controller(
-            _endpoints(fields["endPoints"]),
+            endpoints_of(fields["endPoints"]),
             fields["incarnationId"],
-            _supported(fields["features"]),
+            supported_versions(fields["features"]),
             fields["zkMigrationReady"],
         )
 
     def _feature(self, fields: Value) -> None:
-        self._features[_text(fields["name"])] = fields["featureLevel"]
+        self._features[text(fields["name"])] = fields["featureLevel"]
 
     def _producer_ids(self, fields: Value) -> None:
         self._next_producer_id = fields["nextProducerId"]
@@ -314,87 +318,10 @@ _HANDLERS: Final[Mapping[int, Callable[[MetadataReplay, Value], None]]] = {
 }
 
 
-def changed_partition(old: Partition, fields: Value) -> Partition:
-    """A partition after a PartitionChangeRecord, in the next partition epoch; a leader begins an epoch."""
-    state, assignment = old.state, old.assignment
-    if state is None:
-        raise FormatError("a partition without a state is changed")
-    leader, isr = _tagged(fields, "leader"), _ids(_tagged(fields, "isr"))
-    recovery = _tagged(fields, "leaderRecoveryState")
-    has_leader = leader is not None and leader != _LEADER_UNCHANGED
-    directories = _tagged(fields, "directories")
-    replicas = _ids(_tagged(fields, "replicas"))
-    if replicas is not None and directories is None and len(replicas) != len(old.directories):
-        directories = ()
-    return Partition(
-        ReplicaAssignment(
-            _kept(replicas, assignment.replicas),
-            _kept(_ids(_tagged(fields, "addingReplicas")), assignment.adding),
-            _kept(_ids(_tagged(fields, "removingReplicas")), assignment.removing),
-        ),
-        LeaderAndIsr(
-            leader if has_leader else state.leader,
-            state.leader_epoch + has_leader,
-            _kept(isr, state.isr),
-            state.recovery_state if recovery in (None, -1) else _member(LeaderRecoveryState, recovery),
-            state.partition_epoch + 1,
-        ),
-        old.directories if directories is None else _directories(directories),
-        _kept(_ids(_tagged(fields, "eligibleLeaderReplicas")), old.eligible_leaders),
-        _kept(_ids(_tagged(fields, "lastKnownElr")), old.last_known_eligible_leaders),
-    )
-
-
-def _kept(new: tuple[int, ...] | None, old: tuple[int, ...]) -> tuple[int, ...]:
-    return old if new is None else new
-
-
-def _ids(found: Value) -> tuple[int, ...] | None:
-    return None if found is None else tuple(found)
-
-
-def _tagged(fields: Value, name: str) -> Value:
-    """A tagged field; None if it is absent."""
-    return schema.tagged(fields, name)
-
-
-def _directories(found: Iterable[str] | None) -> tuple[str, ...]:
-    directories = tuple(found or ())
-    return () if set(directories) <= {UNKNOWN_DIRECTORY} else directories
-
-
 def _found(known: Mapping[_Key, Value], key: _Key, what: str) -> Value:
     if key not in known:
         raise FormatError(f"{what} {key} is changed, but was never created")
     return known[key]
-
-
-def _member(kind: type[_Member], number: int) -> _Member:
-    if number not in kind.__members__.values():
-        raise FormatError(f"{number} is no {kind.__name__}")
-    return kind(number)
-
-
-def _exact(kind: type[_Member], number: int) -> _Member:
-    """One that is not for filters only."""
-    found = _member(kind, number)
-    if found.name in ("ANY", "MATCH"):
-        raise FormatError(f"{found.name} is for filters, not for ACLs")
-    return found
-
-
-def _optional_text(value: str | None) -> str | None:
-    return None if value is None else _text(value)
-
-
-def _text(value: str) -> str:
-    """Text that can be written: a definition reads invalid bytes as lone surrogates."""
-    if not value.isascii():
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            raise FormatError(f"{value[:100]!r} is not UTF-8") from None
-    return value
 
 
 def _set_or_remove(known: dict[_Key, dict[str, Value]], key: _Key, name: str, value: Value) -> None:
@@ -402,50 +329,3 @@ def _set_or_remove(known: dict[_Key, dict[str, Value]], key: _Key, name: str, va
         known.setdefault(key, {})[name] = value
     elif key in known:
         known[key].pop(name, None)
-
-
-def _quota_entity(parts: Value) -> QuotaEntity:
-    found: dict[str, Part] = {}
-    for part in parts:
-        field = _ENTITY_PARTS.get(part["entityType"])
-        if field is None:
-            raise FormatError(f"{part['entityType'][:100]!r} is no type of entities with quotas")
-        found[field] = DEFAULT if part["entityName"] is None else _text(part["entityName"])
-    return QuotaEntity(**found)
-
-
-def _scram_user(fields: Value) -> ScramUser:
-    mechanism = MECHANISMS.get(fields["mechanism"])
-    if mechanism is None:
-        raise FormatError(f"{fields['mechanism']} is no SCRAM mechanism")
-    return ScramUser(_text(fields["name"]), mechanism)
-
-
-def _endpoints(found: Value) -> tuple[Endpoint, ...]:
-    endpoints = []
-    for each in found:
-        number = each["securityProtocol"]
-        if not 0 <= number < len(SECURITY_PROTOCOLS):
-            raise FormatError(f"{number} is no security protocol")
-        protocol = SECURITY_PROTOCOLS[number]
-        endpoints.append(Endpoint(_text(each["name"]), protocol, _text(each["host"]), each["port"]))
-    return tuple(endpoints)
-
-
-def _supported(features: Value) -> dict[str, SupportedVersions]:
-    return {
-        _text(each["name"]): SupportedVersions(each["minSupportedVersion"], each["maxSupportedVersion"])
-        for each in features
-    }
-
-
-def _voter(found: Value) -> Voter:
-    versions = found["kRaftVersionFeature"]
-    return Voter(
-        found["voterDirectoryId"],
-        tuple(
-            VoterEndpoint(_text(each["name"]), _text(each["host"]), each["port"])
-            for each in found["endpoints"]
-        ),
-        SupportedVersions(versions["minSupportedVersion"], versions["maxSupportedVersion"]),
-    )

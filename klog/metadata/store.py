@@ -7,6 +7,7 @@ the interface. `znodes` defines what Kafka stores in the tree.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -188,11 +189,12 @@ def required(outcome: _Result | StoreError) -> _Result:
     return outcome
 
 
-class SingleWrites:
+class SingleWrites(ABC):
     """The writes of a store that are one multi of `multi_many`."""
 
+    @abstractmethod
     def multi_many(self, multis: Sequence[Sequence[Operation]]) -> list[MultiResult | StoreError]:
-        raise NotImplementedError
+        """As in `MetadataStore`."""
 
     def multi(self, operations: Sequence[Operation]) -> MultiResult:
         return required(self.multi_many([operations])[0])
