@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from klog.admin import connect
+from klog.admin.settings import settings_of
 from klog.backup.directories import LogDirectories
 from klog.backup.keys import UserKey
 from klog.backup.model import PartitionState, RepositoryInfo
@@ -16,8 +18,10 @@ from klog.backup.reading import segment_bytes
 from klog.backup.repository import Repository, open_or_create
 from klog.backup.run import Result, RunOptions, run_backup
 from klog.backup.store import Store, open_store
+from klog.backup.wire.source import WireSource
 from klog.formats.names import FileKind, TopicPartition, segment_file
 
+TIMEOUT_MS = 10_000
 LATER_MS = 3_600_000
 """The clock of the tests is an hour ahead, so that no file seems to have been written just now."""
 
@@ -55,6 +59,12 @@ class Backups:
         return run_backup(
             self.repository, LogDirectories([str(each) for each in sources]), self.options(**changes)
         )
+
+    def run_over_wire(self, bootstrap: str, **changes: Any) -> Result:
+        """Back up a running cluster."""
+        settings = settings_of({}, bootstrap=bootstrap, timeout_ms=TIMEOUT_MS)
+        with WireSource(lambda: connect.cluster(settings), bootstrap) as source:
+            return run_backup(self.repository, source, self.options(**changes))
 
     def states(self, identifier: str | None = None) -> dict[TopicPartition, PartitionState]:
         """The partitions of a backup, by default the newest."""

@@ -6,15 +6,18 @@ import os
 import secrets
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from klog.commands.offline.backing.cluster import cluster_source
 from klog.commands.offline.backing.keys import KeyOptions, key_in
 from klog.commands.offline.backing.running import (
     LateProgress,
+    Origin,
     RunningOptions,
     run_all,
     serving_metrics,
@@ -22,10 +25,12 @@ from klog.commands.offline.backing.running import (
 from klog.commands.offline.options import DryRun
 from klog.commands.shared.arguments import parse_span, parse_time
 from klog.commands.shared.cells import human_bytes
+from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_error, print_line, print_note
 from klog.commands.shared.option_sets import CommandGroup, argument, flag, optional
 from klog.commands.shared.output import OutputOptions
 from klog.commands.shared.terminal import confirmed, count_of
+from klog.commands.shared.usage import missing
 from klog.formats.errors import MissingInputError, UsageError
 from klog.replicas.files import is_remote, local_path
 
@@ -52,12 +57,6 @@ Place = Annotated[
     str,
     typer.Argument(metavar="REPOSITORY", show_default=False, help="A directory or an object store's URI."),
 ]
-Sources = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="SOURCE...", show_default=False, help="Log directories, or directories with them."
-    ),
-]
 To = Annotated[
     str,
     typer.Option(
@@ -81,9 +80,17 @@ def _open(place: str, keys: KeyOptions) -> Repository:
 
 @app.command("run")
 def run_backups(
-    sources: Sources, to: To, running: RunningOptions, keys: KeyOptions, output: OutputOptions
+    to: To,
+    running: RunningOptions,
+    keys: KeyOptions,
+    connection: ConnectionOptions,
+    output: OutputOptions,
+    sources: list[str] | None = argument(None, "Log directories, or directories with them.", "[SOURCE...]"),
 ) -> None:
-    """Back up log directories of running or stopped brokers. Takes no lock, and changes nothing there.
+    """Back up log directories of running or stopped brokers, or a running cluster over the wire.
+
+    Takes no lock, and changes nothing there. Without SOURCE the cluster is read that the options of the
+    connection name, as by a consumer, but each batch byte for byte.
 
     Only what is new since the newest backup is read. Of a running broker the records below its high watermark
     are taken. Topics that --topic leaves out are carried over as they were. The exit code is 1 if something
@@ -99,13 +106,14 @@ def run_backups(
     klog backup run /var/lib/kafka --to s3://backups/cluster --every 10s --topic 'orders.*'
 
     klog backup run /var/lib/kafka --to s3://backups/cluster --encryption-key-file /etc/klog/backup.key
+
+    klog backup run --bootstrap-server broker:9093 --command-config client.properties --to /mnt/backup
     """
-    from klog.backup.directories import LogDirectories
     from klog.backup.model import RepositoryInfo
     from klog.backup.repository import open_or_create
     from klog.backup.store import open_store
 
-    _check_is_apart(to, sources)
+    origin = _origin(sources or [], to, running, connection)
     running.patterns()  # bad options are refused before anything is made
     wanted = RepositoryInfo(secrets.token_hex(8), compression=running.compression)
     key = keys.key()
@@ -117,7 +125,7 @@ def run_backups(
                 key,
                 on_create=lambda: _warn_of_loss(to, is_encrypted=key is not None),
             )
-        is_clean = run_all(repository, LogDirectories(sources), running, output, metrics)
+        is_clean = run_all(repository, origin, running, output, metrics)
     if not is_clean:
         raise typer.Exit(1)
 
@@ -127,6 +135,25 @@ def _warn_of_loss(place: str, *, is_encrypted: bool) -> None:
         print_note(
             f"{place} is encrypted. Keep a copy of the key elsewhere: whoever loses it has lost the backups"
         )
+
+
+def _origin(
+    sources: Sequence[str], to: str, running: RunningOptions, connection: ConnectionOptions
+) -> Origin:
+    """The log directories, or the cluster. Raises `UsageError`."""
+    from klog.backup.directories import LogDirectories
+
+    if sources:
+        if connection.bootstrap_server not in (None, os.environ.get("KLOG_BOOTSTRAP_SERVER")):
+            raise UsageError("SOURCE and --bootstrap-server exclude each other", cure="make two runs")
+        _check_is_apart(to, sources)
+        return Origin(lambda: nullcontext(LogDirectories(sources)), 1)
+    if not connection.is_named:
+        raise missing("SOURCE (or --bootstrap-server HOST:PORT)")
+    if running.log_end:
+        cure = "leave it out, or back up the brokers' log directories"
+        raise UsageError("--log-end: over the wire no record above the high watermark can be read", cure=cure)
+    return Origin(cluster_source(connection), 4)
 
 
 def _check_is_apart(place: str, sources: Sequence[str]) -> None:

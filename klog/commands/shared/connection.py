@@ -74,6 +74,12 @@ class ConnectionOptions:
     )
     version: Version = False
 
+    @property
+    def is_named(self) -> bool:
+        """Whether the options say which cluster is meant."""
+        named = (self.bootstrap_server, self.command_config, self.profile, self.command_property)
+        return any(named)
+
     def settings(self, more: Mapping[str, str] | None = None) -> ClientSettings:
         """The settings that the options make; `more` properties take precedence. Raises UsageError.
 

@@ -15,12 +15,14 @@ from klog.storage.repair.recovery_plan import Finding, Step, Write
 from klog.storage.repair.recovery_state import Recovery
 
 
-def note_epochs(table: BatchTable, rows: int, epochs: list[EpochEntry]) -> None:
-    """Add each epoch above those noted before, with its first offset."""
+def note_epochs(table: BatchTable, rows: int, epochs: list[EpochEntry], first: int = 0) -> None:
+    """Add each epoch above those noted before, with its first offset. The batches are those from row `first`
+    to before `rows`.
+    """
     latest = epochs[-1].epoch if epochs else -1
-    if not rows or max(table.leader_epoch) <= latest:
+    if first >= rows or max(table.leader_epoch) <= latest:
         return
-    for row in range(rows):
+    for row in range(first, rows):
         if table.leader_epoch[row] > latest and table.magic[row] >= 2:
             latest = table.leader_epoch[row]
             epochs.append(EpochEntry(latest, table.base_offset[row]))

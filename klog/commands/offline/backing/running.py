@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -50,7 +50,14 @@ class RunningOptions:
     throttle: str | None = optional(
         None, "Read at most so many bytes a second, such as 50m.", panel=_PANEL, metavar="BYTES"
     )
-    jobs: int = optional(1, "Copy so many partitions at a time.", "--jobs", "-j", panel=_PANEL, least=1)
+    jobs: int | None = optional(
+        None,
+        "Copy so many partitions at a time. [default: 1, of a cluster 4]",
+        "--jobs",
+        "-j",
+        panel=_PANEL,
+        least=1,
+    )
     log_end: bool = flag(
         "Take records above the high watermark of a running broker, too. A leader that fails may lose them.",
         panel=_PANEL,
@@ -79,6 +86,14 @@ class RunningOptions:
         return tuple(include_list(text).pattern for text in self.topic or ())
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What is backed up: `open` gives the source of a run, `jobs` is how many partitions are usual."""
+
+    open: Callable[[], AbstractContextManager[BackupSource]]
+    jobs: int
+
+
 @contextmanager
 def serving_metrics(running: RunningOptions) -> Iterator[BackupMetrics]:
     """The metrics of runs, which are served meanwhile if that is asked for. Raises `KlogError`."""
@@ -101,7 +116,7 @@ def serving_metrics(running: RunningOptions) -> Iterator[BackupMetrics]:
 
 def run_all(
     repository: Repository,
-    source: BackupSource,
+    origin: Origin,
     running: RunningOptions,
     output: OutputOptions,
     metrics: BackupMetrics,
@@ -112,7 +127,7 @@ def run_all(
         begin_s = time.monotonic()
         try:
             with metrics.noting_failure():
-                result = _run_once(repository, source, running, output)
+                result = _run_once(repository, origin, running, output)
             metrics.finished(repository, result, time.monotonic() - begin_s)
             is_clean = result.is_clean
         except KlogError as error:
@@ -126,12 +141,12 @@ def run_all(
 
 
 def _run_once(
-    repository: Repository, source: BackupSource, running: RunningOptions, output: OutputOptions
+    repository: Repository, origin: Origin, running: RunningOptions, output: OutputOptions
 ) -> Result:
     from klog.backup.run import run_backup
 
-    with LateProgress("Backing up", quiet=running.quiet) as shown:
-        result = run_backup(repository, source, _options(running, shown))
+    with origin.open() as source, LateProgress("Backing up", quiet=running.quiet) as shown:
+        result = run_backup(repository, source, _options(running, origin.jobs, shown))
     for problem in result.manifest.problems:
         place = "" if problem.partition is None else f"{problem.partition}: "
         print_error(f"{place}{problem.what}")
@@ -149,7 +164,7 @@ def _show(result: Result, running: RunningOptions, output: OutputOptions) -> Non
         print_note(f"records of {names} are damaged at their source, and not in the backup")
 
 
-def _options(running: RunningOptions, shown: LateProgress) -> RunOptions:
+def _options(running: RunningOptions, usual_jobs: int, shown: LateProgress) -> RunOptions:
     from klog.backup.run import RunOptions
     from klog.export.options_parsing import parse_size_bytes
     from klog.storage.cleaner.throttle import Throttle
@@ -167,7 +182,7 @@ def _options(running: RunningOptions, shown: LateProgress) -> RunOptions:
         id_suffix=secrets.token_hex(4),
         klog_version=version("klog"),
         patterns=running.patterns(),
-        jobs=running.jobs,
+        jobs=running.jobs or usual_jobs,
         log_end=running.log_end,
         metadata=None if running.metadata is None else _metadata(running.metadata, secrets=running.secrets),
         on_total=shown.begin,
