@@ -89,6 +89,21 @@ def test_before_the_first_backup_the_timestamps_of_records_decide(
     }
 
 
+def test_a_moment_that_is_not_between_two_backups_is_noted(klog: Run, backups: Backups, logs: Path) -> None:
+    orders(logs)
+    manifest = backups.run(logs).manifest
+
+    before = klog("restore", backups.place, "--at", FIRST_MS, "--dry-run")
+    at_end = klog("restore", backups.place, "--at", manifest.begin_ms, "--dry-run")
+    after = klog("restore", backups.place, "--at", manifest.begin_ms + 1, "--dry-run")
+    newest = klog("restore", backups.place, "--dry-run")
+
+    assert "the moment is before the first backup, of 20" in before.err
+    assert "the moment is after the newest backup, of 20" in after.err
+    assert (at_end.err, newest.err) == ("", "")
+    assert (before.code, after.code) == (0, 0)
+
+
 def test_what_a_run_had_read_had_arrived_whatever_its_timestamps_say(
     klog: Run,
     backups: Backups,

@@ -40,11 +40,24 @@ class RestoreRequest:
 
 @dataclass(frozen=True, slots=True)
 class Selected:
-    """The partitions that take part, and the backup whose metadata counts."""
+    """The partitions that take part, and the backup whose metadata counts. `last_ms` is when the last of the
+    runs began that were asked.
+    """
 
     views: tuple[PartitionView, ...]
     manifest: Manifest
     moment_ms: int
+    last_ms: int
+
+    @property
+    def is_before_all(self) -> bool:
+        """Whether the moment is before the first backup, which may lack what had been removed by then."""
+        return self.moment_ms < self.manifest.begin_ms
+
+    @property
+    def is_after_all(self) -> bool:
+        """Whether the moment is after the newest backup, which lacks what came later."""
+        return self.moment_ms > self.last_ms
 
     @property
     def size_bytes(self) -> int:
@@ -59,12 +72,12 @@ def select(repository: Repository, request: RestoreRequest) -> Selected:
         earlier = [each for each in manifests if each.begin_ms <= request.at_ms]
         manifest = earlier[-1] if earlier else manifests[0]
         views = list(views_around(repository, manifests, request.at_ms))
-        moment_ms = request.at_ms
+        moment_ms, last_ms = request.at_ms, manifests[-1].begin_ms
     else:
         identifier = request.backup
         manifest = newest_backup(repository) if identifier is None else repository.manifest(identifier)
         views = views_of_backup(repository, manifest)
-        moment_ms = manifest.begin_ms
+        moment_ms = last_ms = manifest.begin_ms
     topics = {view.partition.topic for view in views}
     wanted = {topic for topic in topics if request.wants(topic)}
     if not wanted:
@@ -79,6 +92,7 @@ def select(repository: Repository, request: RestoreRequest) -> Selected:
         tuple(each for each in views if each.partition.topic in {*wanted, TRANSACTION_TOPIC}),
         manifest,
         moment_ms,
+        last_ms,
     )
 
 

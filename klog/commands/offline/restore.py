@@ -16,7 +16,15 @@ import typer
 
 from klog.commands.offline.backing.keys import KeyOptions
 from klog.commands.offline.options import DryRun
-from klog.commands.offline.restore_output import Planned, alone, note_damage, row_of, say_what_would, summary
+from klog.commands.offline.restore_output import (
+    Planned,
+    alone,
+    note_damage,
+    note_moment,
+    row_of,
+    say_what_would,
+    summary,
+)
 from klog.commands.shared.arguments import parse_time
 from klog.commands.shared.cells import human_bytes, human_time
 from klog.commands.shared.connection import ConnectionOptions
@@ -201,6 +209,7 @@ def restore(
         require_empty(target.directory)
     opened = open_backups(repository, key=keys.key())
     selected = select(opened, request)
+    note_moment(selected)
     begin_s = time.monotonic()
     with progress("Planning", selected.size_bytes, quiet=quiet) as advance:
         plan = plan_of(opened, request, selected, alone(advance), place.jobs_or_cores)

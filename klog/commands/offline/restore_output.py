@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from klog.backup.model import Manifest
     from klog.backup.repository import Repository
     from klog.backup.restoring.plan import PlannedPartition, RestorePlan
+    from klog.backup.restoring.request import Selected
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,18 @@ def say_what_would(plan: RestorePlan, read_s: float, output: OutputOptions, rows
         f" {human_time(plan.moment_ms)}; reading it took {read_s:.1f} s, and a restore reads it again"
     )
     note_damage(plan)
+
+
+def note_moment(selected: Selected) -> None:
+    """Say so if the moment is not between two backups."""
+    if selected.is_before_all:
+        first = human_time(selected.manifest.begin_ms)
+        print_note(
+            f"the moment is before the first backup, of {first}: what was removed by then is not there"
+        )
+    elif selected.is_after_all:
+        last = human_time(selected.last_ms)
+        print_note(f"the moment is after the newest backup, of {last}: what came later is not there")
 
 
 def note_damage(plan: RestorePlan) -> None:
