@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from klog.commands.offline.metadata_properties import properties
 from klog.commands.shared.messages import print_error, print_line, print_note
 from klog.commands.shared.option_sets import CommandGroup, flag, optional
 from klog.commands.shared.output import OutputOptions
@@ -34,7 +35,8 @@ app = CommandGroup(
         "    klog metadata show zk1:2181/kafka\n\n"
         "    klog metadata show /var/lib/kafka -o json --secrets > cluster.json\n\n"
         "    klog metadata diff cluster.json /var/lib/kafka\n\n"
-        "    klog metadata check /var/lib/kafka"
+        "    klog metadata check /var/lib/kafka\n\n"
+        "    klog metadata properties server.properties --write kraft.properties"
     ),
     add_completion=False,
     rich_markup_mode=None,
@@ -202,3 +204,6 @@ def check(
 
 def _problem(found: Problem) -> dict[str, object]:
     return {"where": found.where, "problem": found.what}
+
+
+app.command("properties")(properties)
