@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from klog.cluster_metadata.consistency import Problem
@@ -18,12 +18,24 @@ from klog.storage.files.files import read_small
 from klog.storage.files.kafka_files import partition_directories
 
 
-class _Replica(NamedTuple):
+class Replica(NamedTuple):
     """A partition's directory, with the topic id in its partition.metadata."""
 
     path: str
     topic_id: str | None
     directory_id: str | None
+
+    @property
+    def log_directory(self) -> str:
+        """The log directory that it is in."""
+        return os.path.dirname(self.path)
+
+
+class Scan(NamedTuple):
+    """The replicas in the log directories of a broker, and what is wrong with their directories."""
+
+    replicas: dict[TopicPartition, Replica]
+    problems: tuple[Problem, ...]
 
 
 def directory_problems(
@@ -43,18 +55,32 @@ def directory_problems(
         yield Problem(
             ", ".join(directories), f"belong to several brokers: {', '.join(map(str, sorted(ids, key=str)))}"
         )
-    found: dict[TopicPartition, _Replica] = {}
-    for directory in directories:
-        identity = identities[directory]
-        directory_id = identity.directory_id if isinstance(identity, MetaProperties) else None
+    directory_ids = {
+        directory: each.directory_id if isinstance(each, MetaProperties) else None
+        for directory, each in identities.items()
+    }
+    yield from replica_problems(cluster, scan(directory_ids), broker)
+
+
+def scan(directory_ids: Mapping[str, str | None]) -> Scan:
+    """Looks through all log directories of a broker. Raises StorageError."""
+    found: dict[TopicPartition, Replica] = {}
+    problems = []
+    for directory, directory_id in directory_ids.items():
         for partition, replica, problem in _replicas(directory, directory_id):
             if problem is not None:
-                yield problem
+                problems.append(problem)
             if partition in found:
-                yield Problem(replica.path, f"is {partition}, as {found[partition].path} is, too")
+                problems.append(Problem(replica.path, f"is {partition}, as {found[partition].path} is, too"))
             found[partition] = replica
-    yield from _owners(cluster, found, broker)
-    yield from _missing(cluster, found, broker)
+    return Scan(found, tuple(problems))
+
+
+def replica_problems(cluster: Cluster, found: Scan, broker: int) -> Iterator[Problem]:
+    """What differs between the metadata and the partitions in the log directories of a broker."""
+    yield from found.problems
+    yield from _owners(cluster, found.replicas, broker)
+    yield from _missing(cluster, found.replicas, broker)
 
 
 def has_partitions(path: str) -> bool:
@@ -92,7 +118,7 @@ def _identity_problems(
 
 def _replicas(
     directory: str, directory_id: str | None
-) -> Iterator[tuple[TopicPartition, _Replica, Problem | None]]:
+) -> Iterator[tuple[TopicPartition, Replica, Problem | None]]:
     for path in partition_directories(directory):
         name = os.path.basename(path)
         found = parse_directory(name)
@@ -105,10 +131,10 @@ def _replicas(
                 topic_id = partition_metadata.parse(read_small(file)).topic_id
             except KlogError as error:
                 problem = Problem(path, str(error.at(file)))
-        yield found.partition, _Replica(path, topic_id, directory_id), problem
+        yield found.partition, Replica(path, topic_id, directory_id), problem
 
 
-def _owners(cluster: Cluster, found: dict[TopicPartition, _Replica], broker: int) -> Iterator[Problem]:
+def _owners(cluster: Cluster, found: Mapping[TopicPartition, Replica], broker: int) -> Iterator[Problem]:
     for (name, number), replica in sorted(found.items()):
         topic = cluster.topics.get(name)
         partition = topic.partitions.get(number) if topic is not None else None
@@ -139,7 +165,7 @@ def _is_reserved(directory_id: str) -> bool:
     return directory_id.startswith(UNKNOWN_DIRECTORY[:20])
 
 
-def _missing(cluster: Cluster, found: dict[TopicPartition, _Replica], broker: int) -> Iterator[Problem]:
+def _missing(cluster: Cluster, found: Mapping[TopicPartition, Replica], broker: int) -> Iterator[Problem]:
     for place, partition in cluster.partitions:
         if broker in partition.assignment.replicas and place not in found:
             yield Problem(str(place), f"has no directory on broker {broker}: it would come back empty")

@@ -15,13 +15,14 @@ OnProblem: TypeAlias = Callable[[KlogError], None]
 class Reading(NamedTuple):
     """A cluster, the kind of form that it was read from, and what else there is to know, in sentences.
 
-    `details` say what was read, `notes` what may be missing.
+    `details` say what was read, `notes` what may be missing. A live source says which brokers run.
     """
 
     cluster: Cluster
     form: str
     notes: tuple[str, ...] = ()
     details: tuple[str, ...] = ()
+    is_live: bool = False
 
 
 class Held(NamedTuple):

@@ -15,6 +15,7 @@ import construct as c
 from klog.cluster_metadata.forms import Held
 from klog.cluster_metadata.kraft_replay import KRAFT_VERSION
 from klog.cluster_metadata.kraft_values import UNKNOWN_DIRECTORY
+from klog.cluster_metadata.metadata_versions import SCRAM, TOKENS
 from klog.cluster_metadata.model import (
     METADATA_VERSION,
     Broker,
@@ -38,7 +39,8 @@ MIGRATION: Final = 8  # 3.4-IV0
 CONTROLLER_REGISTRATION: Final = 15  # 3.7-IV0
 DIRECTORIES: Final = 17  # 3.7-IV2
 ELIGIBLE_LEADERS: Final = 23  # 4.0-IV1
-_NO_LEADER: Final = -1
+NO_LEADER: Final = -1
+"""The leader of a partition that has none."""
 _ENTITY_TYPES: Final = (("user", "user"), ("client_id", "client-id"), ("ip", "ip"))
 _MECHANISM_NUMBERS: Final = {name: number for number, name in MECHANISMS.items()}
 
@@ -67,6 +69,12 @@ def held(cluster: Cluster) -> Held:
         )
         for name, topic in cluster.topics.items()
     }
+    scram = cluster.scram if level >= SCRAM else {}
+    if scram != cluster.scram:
+        losses.append("SCRAM credentials: they need metadata.version 3.5-IV2")
+    tokens = cluster.tokens if level >= TOKENS else {}
+    if tokens != cluster.tokens:
+        losses.append("delegation tokens: they need metadata.version 3.6-IV2")
     brokers = {broker_id: _held_broker(broker, level) for broker_id, broker in cluster.brokers.items()}
     if brokers != cluster.brokers:
         losses.append("details of brokers' registrations that this metadata.version has not")
@@ -77,6 +85,8 @@ def held(cluster: Cluster) -> Held:
         replace(
             cluster,
             topics=topics,
+            scram=scram,
+            tokens=tokens,
             controllers=controllers,
             brokers=brokers,
             deletions=frozenset(),
@@ -93,7 +103,7 @@ def _held_partition(partition: Partition, level: int) -> Partition:
     has_leaders = level >= ELIGIBLE_LEADERS
     return Partition(
         partition.assignment,
-        partition.state or LeaderAndIsr(_NO_LEADER, 0, replicas),
+        partition.state or LeaderAndIsr(NO_LEADER, 0, replicas),
         partition.directories if has_directories else (),
         partition.eligible_leaders if has_leaders else (),
         partition.last_known_eligible_leaders if has_leaders else (),

@@ -122,7 +122,7 @@ def _read_embedded(directory: str, on_problem: OnProblem) -> Reading:
 
 def _read_zookeeper(hosts: str, on_problem: OnProblem, timeout_ms: int) -> Reading:
     with zookeeper_tree(hosts, timeout_ms) as tree:
-        return tree_form.read(tree, f"ZooKeeper at {hosts}", on_problem)
+        return tree_form.read(tree, f"ZooKeeper at {hosts}", on_problem)._replace(is_live=True)
 
 
 @contextmanager

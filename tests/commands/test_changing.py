@@ -31,6 +31,7 @@ ASKS = {
     "elect-leader",
     "groups delete",
     "groups delete-offsets",
+    "metadata convert",
     "profile remove",
     "reassign cancel",
     "reassign execute",

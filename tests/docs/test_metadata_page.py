@@ -9,6 +9,6 @@ EXAMPLES = console_examples((REPOSITORY / "docs/metadata.md").read_text(encoding
 
 
 def test_the_commands_print_what_the_page_shows() -> None:
-    assert len(EXAMPLES) == 5
+    assert len(EXAMPLES) == 8
     for command, shown in EXAMPLES:
         assert run_console(command, REPOSITORY).rstrip() == shown.rstrip(), command

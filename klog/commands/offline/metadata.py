@@ -1,48 +1,42 @@
-"""`klog metadata`: shows, compares and checks a cluster's metadata in any form, without a broker."""
+"""`klog metadata`: shows, compares, checks and converts a cluster's metadata, without a broker."""
 
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from klog.commands.offline.metadata_convert import convert
 from klog.commands.offline.metadata_properties import properties
-from klog.commands.shared.messages import print_error, print_line, print_note
+from klog.commands.offline.metadata_reading import SOURCE_HELP, ReadOptions, Source
+from klog.commands.shared.messages import print_line
 from klog.commands.shared.option_sets import CommandGroup, flag, optional
 from klog.commands.shared.output import OutputOptions
 from klog.commands.shared.terminal import count_of
-from klog.formats.errors import KlogError, UnsupportedFormatError, UsageError
+from klog.formats.errors import UsageError
 
 if TYPE_CHECKING:
     from klog.cluster_metadata.comparison import Difference
     from klog.cluster_metadata.consistency import Problem
-    from klog.cluster_metadata.forms import Reading
-
-_SOURCE: Final = (
-    "host:port/chroot of a ZooKeeper, a directory with metadata of klog, KRaft or ZooKeeper (several with"
-    " commas), or a file that `show -o json` wrote."
-)
 
 app = CommandGroup(
     name="metadata",
     help=(
-        "Show, compare and check a cluster's metadata: ZooKeeper, klog's own tree, KRaft, JSON.\n\n"
-        "    Needs no broker and changes nothing. A source is recognised by looking at it.\n\n"
+        "Show, compare, check and convert a cluster's metadata: ZooKeeper, klog's own tree, KRaft, JSON.\n\n"
+        "    Needs no broker. A source is recognised by looking at it, and is not changed.\n\n"
         "    Examples:\n\n"
         "    klog metadata show zk1:2181/kafka\n\n"
         "    klog metadata show /var/lib/kafka -o json --secrets > cluster.json\n\n"
         "    klog metadata diff cluster.json /var/lib/kafka\n\n"
         "    klog metadata check /var/lib/kafka\n\n"
         "    klog metadata properties server.properties --write kraft.properties"
+        "    klog metadata convert zk1:2181 --to kraft --config server.properties"
     ),
     add_completion=False,
     rich_markup_mode=None,
 )
-
-Source = Annotated[str, typer.Argument(metavar="SOURCE", help=_SOURCE, show_default=False)]
 
 
 class ShowFormat(StrEnum):
@@ -50,30 +44,6 @@ class ShowFormat(StrEnum):
 
     TABLE = "table"
     JSON = "json"
-
-
-@dataclass(frozen=True, slots=True)
-class ReadOptions:
-    """How to read a source."""
-
-    skip_unknown: bool = flag("Leave out records of a later Kafka, and name them, instead of stopping there.")
-
-    def read(self, source: str) -> Reading:
-        """The cluster at a source; says what there is to know about it."""
-        from klog.cluster_metadata.forms import raise_problem
-        from klog.cluster_metadata.sources import read_source
-
-        reading = read_source(source, _leave_out_unknown if self.skip_unknown else raise_problem)
-        for note in reading.notes:
-            print_note(f"note: {note}")
-        return reading
-
-
-def _leave_out_unknown(error: KlogError) -> None:
-    if not isinstance(error, UnsupportedFormatError):
-        raise error
-    error.cure = "left out"
-    print_error(error)
 
 
 @app.command("show")
@@ -115,7 +85,7 @@ def show(
 
 @app.command("diff")
 def diff(
-    a: Annotated[str, typer.Argument(metavar="A", help=_SOURCE, show_default=False)],
+    a: Annotated[str, typer.Argument(metavar="A", help=SOURCE_HELP, show_default=False)],
     b: Annotated[str, typer.Argument(metavar="B", help="Another one.", show_default=False)],
     read: ReadOptions,
     output: OutputOptions,
@@ -207,3 +177,4 @@ def _problem(found: Problem) -> dict[str, object]:
 
 
 app.command("properties")(properties)
+app.command("convert")(convert)

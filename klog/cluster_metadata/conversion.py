@@ -1,0 +1,123 @@
+"""The forms that a cluster's metadata is converted to, each with what plans it. A plan also writes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from klog.client.admin import ResourceType
+from klog.cluster_metadata import json_form, kraft_conversion, tree_output
+from klog.cluster_metadata.conversion_plan import Plan, Step, Target
+from klog.cluster_metadata.forms import Reading, require_secrets
+from klog.cluster_metadata.kraft_layout import identity
+from klog.cluster_metadata.model import Cluster
+from klog.config.dynamic import passwords
+from klog.formats.errors import StorageError, UsageError
+from klog.metadata.embedded import FILE_NAME, EmbeddedStore
+from klog.storage.files.directory_lock import locked
+from klog.storage.files.files import atomic_output, read_whole, size_bytes, storage_error, write_atomically
+from klog.storage.files.scratch_directory import scratch_directory
+
+Planner: TypeAlias = Callable[[Reading, Target], Plan]
+
+
+class Form(StrEnum):
+    """A form that can be written."""
+
+    KRAFT = "kraft"
+    JSON = "json"
+    TREE = "tree"
+
+
+def plan(reading: Reading, form: Form, target: Target) -> Plan:
+    """What a conversion will do; nothing is changed.
+
+    Raises UsageError (the target does not fit the form), StorageError (it is in use or not empty),
+    `FormatError`.
+    """
+    return PLANNERS[form](reading, target)
+
+
+def _place(target: Target, what: str) -> str:
+    """The target of a form that has one file or directory."""
+    if target.configs or target.metadata_version is not None or target.features:
+        raise UsageError("--config, --metadata-version and --feature are for --to kraft")
+    if target.place is None:
+        raise UsageError(f"name {what} to write to, after the source")
+    return target.place
+
+
+def _plan_json(reading: Reading, target: Target) -> Plan:
+    """A new file. Its owner alone may read it, because it has the secrets."""
+    path = _place(target, "the file")
+    if os.path.isdir(path) or (os.path.exists(path) and size_bytes(path)):
+        raise StorageError("is there already; nothing was changed", file=path, cure="name a new file")
+
+    def write() -> None:
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
+        except OSError as error:
+            raise storage_error("cannot be written", path, error) from error
+        write_atomically(path, json_form.encode(reading.cluster, secrets=True))
+
+    return Plan((Step(path, "all metadata, with passwords and credentials"),), write)
+
+
+def _plan_tree(reading: Reading, target: Target) -> Plan:
+    """klog's own tree in a log directory that has none."""
+    directory = _place(target, "the first of log.dirs")
+    path = os.path.join(directory, FILE_NAME)
+    if os.path.exists(path):
+        raise StorageError("is there already; nothing was changed", file=path, cure="name another directory")
+    found = identity(directory)
+    if found is not None and found.cluster_id not in (None, reading.cluster.cluster_id):
+        raise StorageError(
+            f"the directory belongs to cluster {found.cluster_id}, the metadata to another one:"
+            f" {reading.cluster.cluster_id}",
+            file=directory,
+        )
+    require_secrets(reading.cluster)
+    cluster, left_out = _without_passwords(reading.cluster)
+
+    def write() -> None:
+        os.makedirs(directory, exist_ok=True)
+        # A tree is written in many transactions, so it is made elsewhere and then put there at once.
+        with locked(directory), scratch_directory("klog-metadata-") as scratch:
+            store = EmbeddedStore(Path(scratch) / FILE_NAME)
+            try:
+                tree_output.write(store, cluster)
+            finally:
+                store.close()
+            with atomic_output(path) as file:
+                file.write(read_whole(os.path.join(scratch, FILE_NAME)))
+
+    losses = (*left_out, *tree_output.held(cluster).losses)
+    return Plan((Step(path, f"klog's own tree with {len(cluster.topics):,} topics"),), write, losses)
+
+
+def _without_passwords(cluster: Cluster) -> tuple[Cluster, tuple[str, ...]]:
+    """The tree has passwords encrypted by a secret that only brokers know."""
+    gone = {
+        (resource, name)
+        for resource, configs in cluster.configs.items()
+        if resource.type is ResourceType.BROKER
+        for name in passwords(configs)
+    }
+    configs = {
+        resource: {name: value for name, value in each.items() if (resource, name) not in gone}
+        for resource, each in cluster.configs.items()
+    }
+    kept = {resource: each for resource, each in configs.items() if each}
+    losses = sorted(f"{name} of broker {resource.name or 'default'}: set it again" for resource, name in gone)
+    return replace(cluster, configs=kept), tuple(losses)
+
+
+PLANNERS: Final[Mapping[Form, Planner]] = {
+    Form.KRAFT: kraft_conversion.plan,
+    Form.JSON: _plan_json,
+    Form.TREE: _plan_tree,
+}

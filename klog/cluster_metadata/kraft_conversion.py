@@ -1,0 +1,120 @@
+"""Plans what directories of KRaft nodes get, so that a given Kafka starts on them: see `kraft_output`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from functools import partial
+
+from klog.cluster_metadata import kraft_output, kraft_properties, kraft_records
+from klog.cluster_metadata.consistency import Problem, problems_of
+from klog.cluster_metadata.conversion_plan import Plan, Step, Target
+from klog.cluster_metadata.directory_check import Scan, replica_problems, scan
+from klog.cluster_metadata.forms import Reading, require_secrets
+from klog.cluster_metadata.kraft_layout import Layout, Node, identity
+from klog.cluster_metadata.kraft_log import METADATA_DIRECTORY
+from klog.cluster_metadata.kraft_preparation import KAFKA_4, prepared
+from klog.cluster_metadata.metadata_versions import LATEST, level_of
+from klog.cluster_metadata.model import METADATA_VERSION, Cluster
+from klog.cluster_metadata.old_formats import segments_in_old_formats
+from klog.config.password_encoder import SECRET
+from klog.formats.errors import StorageError, UsageError
+from klog.formats.names import FileKind
+from klog.storage.files.directory_lock import holder_of
+
+
+def plan(reading: Reading, target: Target) -> Plan:
+    """The plan for the nodes whose properties files are given.
+
+    Raises UsageError, StorageError (a directory cannot be formatted, or has old message formats),
+    `FormatError`.
+    """
+    if not target.configs or target.place is not None:
+        raise UsageError(
+            "--to kraft needs the properties files of the new nodes, and no other target",
+            cure="--config FILE, once for each node whose directories are here",
+        )
+    require_secrets(reading.cluster)
+    if reading.is_live and reading.cluster.brokers:
+        ids = ", ".join(map(str, sorted(reading.cluster.brokers)))
+        raise UsageError(f"brokers are running: {ids}", cure="stop all brokers of the cluster first")
+    nodes = [kraft_properties.read(file) for file in target.configs]
+    layout = kraft_properties.layout_of(nodes, target.random_bytes)
+    level = level_of(target.metadata_version or LATEST)
+    scans = {node.node_id: scan(_present(node)) for node in layout.nodes if node.is_broker}
+    found, changes = prepared(
+        reading.cluster,
+        layout,
+        {broker: each.replicas for broker, each in scans.items()},
+        {**target.features, METADATA_VERSION: level},
+        next((secret for each in nodes if (secret := each.text(SECRET))), None),
+        target.random_bytes,
+    )
+    held, losses = kraft_records.held(found)
+    kraft_output.require_unused(held, layout)
+    _require_no_holder(layout)
+    if level >= KAFKA_4:
+        _require_new_formats(scans)
+    return Plan(
+        tuple(_steps(held, layout, scans)),
+        partial(kraft_output.write, held, layout, now_ms=target.now_ms),
+        losses,
+        changes,
+        tuple(_problems(held, scans)),
+    )
+
+
+def _present(node: Node) -> dict[str, str | None]:
+    return {path: each for path, each in node.directories.items() if os.path.isdir(path)}
+
+
+def _require_no_holder(layout: Layout) -> None:
+    for directory in layout.directories:
+        holder = holder_of(directory) if os.path.isdir(directory) else None
+        if holder is not None:
+            raise StorageError(
+                f"{holder} is using this directory",
+                file=directory,
+                cure="stop all nodes of the cluster first",
+            )
+
+
+def _require_new_formats(scans: Mapping[int, Scan]) -> None:
+    paths = [replica.path for each in scans.values() for replica in each.replicas.values()]
+    old = segments_in_old_formats(paths)
+    if old:
+        directories = sorted({os.path.dirname(path) for path in paths})
+        raise StorageError(
+            f"{old} segments have message format 0 or 1, which Kafka 4 does not read; nothing was changed",
+            file=directories[0],
+            cure=f"klog convert --all {' '.join(directories)}",
+        )
+
+
+def _problems(cluster: Cluster, scans: Mapping[int, Scan]) -> Iterator[Problem]:
+    yield from problems_of(cluster)
+    for broker, each in scans.items():
+        yield from replica_problems(cluster, each, broker)
+
+
+def _steps(cluster: Cluster, layout: Layout, scans: Mapping[int, Scan]) -> Iterator[Step]:
+    snapshot = os.path.join(METADATA_DIRECTORY, kraft_output.snapshot_id(cluster).file_name)
+    topics = f"{len(cluster.topics):,} topics, {len(list(cluster.partitions)):,} partitions"
+    for node in layout.nodes:
+        roles = " and ".join(sorted(node.roles))
+        for directory in node.directories:
+            own = identity(directory)
+            kept = f"; the old one becomes meta.properties{kraft_output.KEPT_SUFFIX}" if own else ""
+            yield Step(os.path.join(directory, FileKind.META_PROPERTIES), f"{roles} {node.node_id}{kept}")
+        if node.is_controller:
+            yield Step(os.path.join(node.metadata_directory, snapshot), topics)
+        yield Step(os.path.join(node.metadata_directory, FileKind.BOOTSTRAP_SNAPSHOT), "features")
+    for each in scans.values():
+        without = [
+            replica.log_directory
+            for partition, replica in each.replicas.items()
+            if replica.topic_id is None and partition.topic in cluster.topics
+        ]
+        for directory in sorted(set(without)):
+            count = without.count(directory)
+            yield Step(directory, f"partition.metadata with the topic id in {count:,} partitions")

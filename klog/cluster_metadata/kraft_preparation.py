@@ -1,0 +1,231 @@
+"""Makes of a stopped cluster's metadata that of a KRaft cluster whose nodes have not started yet.
+
+What Kafka's controller would do, or an upgrade, is done here: topics get ids, partitions have no leader
+while no broker runs (one of the ISR becomes it when it registers), configs that Kafka 4 dropped are left out
+or renamed. Each change is said.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from klog.client.admin import Resource, ResourceType
+from klog.cluster_metadata.directory_check import Replica
+from klog.cluster_metadata.kraft_layout import Layout, new_id
+from klog.cluster_metadata.kraft_records import NO_LEADER
+from klog.cluster_metadata.kraft_replay import KRAFT_VERSION
+from klog.cluster_metadata.kraft_values import UNKNOWN_DIRECTORY
+from klog.cluster_metadata.metadata_versions import LEVELS, features_at, name_of
+from klog.cluster_metadata.model import METADATA_VERSION, Cluster, Partition, Topic
+from klog.config.dynamic import passwords
+from klog.config.password_encoder import SECRET, PasswordEncoder
+from klog.formats.errors import UsageError
+from klog.formats.names import TopicPartition
+from klog.metadata.values import LeaderAndIsr
+
+KAFKA_4: Final = LEVELS["4.0-IV0"]
+"""The first level that only Kafka 4 has."""
+# Kafka 4 knows these no more. Kafka 4.1 does not start with a smaller segment.bytes (KIP-1030).
+_DROPPED: Final = frozenset({"message.format.version", "message.downconversion.enable"})
+_DIFFERENCE: Final = "message.timestamp.difference.max.ms"
+_INSTEAD_OF_DIFFERENCE: Final = ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
+_SEGMENT_BYTES: Final = "segment.bytes"
+_SEGMENT_BYTES_MIN: Final = 1 << 20
+_BROKER_PREFIX: Final = "log."
+_NO_LONGER_DYNAMIC: Final = frozenset({"advertised.listeners"})
+_ENCRYPTED: Final = "encryptedPassword:"
+_MIGRATION_ENDED: Final = 4
+
+
+class Prepared(NamedTuple):
+    """The metadata for the new nodes, and what was changed, in words."""
+
+    cluster: Cluster
+    changes: tuple[str, ...]
+
+
+def prepared(
+    cluster: Cluster,
+    layout: Layout,
+    replicas: Mapping[int, Mapping[TopicPartition, Replica]],
+    features: Mapping[str, int],
+    password_secret: str | None,
+    random_bytes: Callable[[int], bytes],
+) -> Prepared:
+    """The metadata for the nodes of a layout in the chosen features, `metadata.version` among them.
+
+    `replicas` are those found in the directories of each broker. Raises UsageError.
+    """
+    changes: list[str] = []
+    level = features[METADATA_VERSION]
+    chosen = {name: each for name, each in features.items() if name != METADATA_VERSION}
+    found = replace(
+        cluster,
+        topics=_with_places(_with_ids(cluster, replicas, random_bytes, changes), layout, replicas),
+        configs=_configs(cluster, level, password_secret, changes),
+        features={METADATA_VERSION: level, **features_at(level, cluster.features, chosen)},
+        brokers={
+            broker_id: replace(each, is_fenced=True)
+            for broker_id, each in cluster.brokers.items()
+            if each.incarnation_id is not None  # others have registered with ZooKeeper
+        },
+        controllers={},
+        voters={},
+        migration_state=cluster.migration_state if cluster.migration_state == _MIGRATION_ENDED else 0,
+    )
+    changes.append(f"features: {', '.join(f'{n}={v}' for n, v in found.features.items())} ({name_of(level)})")
+    lost = cluster.features.keys() - found.features.keys() - {KRAFT_VERSION}
+    changes += [f"feature {name} is turned off" for name in sorted(lost)]
+    return Prepared(_stopped(found), tuple(changes))
+
+
+def _with_ids(
+    cluster: Cluster,
+    replicas: Mapping[int, Mapping[TopicPartition, Replica]],
+    random_bytes: Callable[[int], bytes],
+    changes: list[str],
+) -> dict[str, Topic]:
+    """Topics without an id get that of their directories, or a new one."""
+    on_disk: dict[str, Counter[str]] = {}
+    for partition, replica in (each for found in replicas.values() for each in found.items()):
+        if replica.topic_id is not None:
+            on_disk.setdefault(partition.topic, Counter())[replica.topic_id] += 1
+    topics = dict(cluster.topics)
+    without = [name for name, topic in sorted(topics.items()) if topic.topic_id is None]
+    for name in without:
+        known = on_disk.get(name)
+        topic_id = known.most_common(1)[0][0] if known else new_id(random_bytes)
+        topics[name] = replace(topics[name], topic_id=topic_id)
+    if without:
+        changes.append(f"topics without an id get one: {_some(without)}")
+    return topics
+
+
+def _with_places(
+    topics: Mapping[str, Topic],
+    layout: Layout,
+    replicas: Mapping[int, Mapping[TopicPartition, Replica]],
+) -> dict[str, Topic]:
+    """Replicas whose directories are here get the ids of these (KIP-858)."""
+    ids = {directory: each for node in layout.nodes for directory, each in node.directories.items()}
+    places = {
+        (broker, partition): ids[replica.log_directory]
+        for broker, found in replicas.items()
+        for partition, replica in found.items()
+        if replica.log_directory in ids
+    }
+    if not places:
+        return dict(topics)
+    return {
+        name: replace(
+            topic,
+            partitions={
+                number: _with_place(TopicPartition(name, number), each, places)
+                for number, each in topic.partitions.items()
+            },
+        )
+        for name, topic in topics.items()
+    }
+
+
+def _with_place(
+    name: TopicPartition, partition: Partition, places: Mapping[tuple[int, TopicPartition], str]
+) -> Partition:
+    brokers = partition.assignment.replicas
+    known = partition.directories or (UNKNOWN_DIRECTORY,) * len(brokers)
+    found = tuple(places.get((broker, name), before) for broker, before in zip(brokers, known, strict=False))
+    return replace(partition, directories=() if set(found) <= {UNKNOWN_DIRECTORY} else found)
+
+
+def _stopped(cluster: Cluster) -> Cluster:
+    """The cluster while no broker runs: partitions keep their ISR and have no leader."""
+    return replace(
+        cluster,
+        topics={
+            name: replace(
+                topic, partitions={number: _without_leader(each) for number, each in topic.partitions.items()}
+            )
+            for name, topic in cluster.topics.items()
+        },
+    )
+
+
+def _without_leader(partition: Partition) -> Partition:
+    state = partition.state
+    if state is None:
+        state = LeaderAndIsr(NO_LEADER, 0, partition.assignment.replicas)
+    return replace(partition, state=replace(state, leader=NO_LEADER))
+
+
+# --- configs ---
+
+
+def _configs(
+    cluster: Cluster, level: int, password_secret: str | None, changes: list[str]
+) -> dict[Resource, dict[str, str | None]]:
+    found = {}
+    for resource, configs in sorted(cluster.configs.items()):
+        kept = dict(configs)
+        where = f"{resource.type.name.lower()} {resource.name or 'default'}"
+        if resource.type is ResourceType.BROKER:
+            kept = _passwords(kept, where, password_secret, changes)
+        if level >= KAFKA_4:
+            kept = _of_kafka_4(resource, kept, where, changes)
+        if kept:
+            found[resource] = kept
+    return found
+
+
+def _passwords(
+    configs: Mapping[str, str | None], where: str, secret: str | None, changes: list[str]
+) -> dict[str, str | None]:
+    """KRaft has passwords of dynamic configs as they are, the tree encrypted."""
+    found = dict(configs)
+    for name in passwords(configs):
+        value = configs[name]
+        if value is None or _ENCRYPTED not in value:
+            continue
+        if secret is None:
+            del found[name]
+            changes.append(f"{name} of {where} is encrypted and left out: set it again, or give {SECRET}")
+            continue
+        try:
+            found[name] = PasswordEncoder(secret).decode(value)
+        except UsageError as error:
+            raise UsageError(f"{name} of {where}: {error.what}", cure=f"check {SECRET}") from None
+    return found
+
+
+def _of_kafka_4(
+    resource: Resource, configs: Mapping[str, str | None], where: str, changes: list[str]
+) -> dict[str, str | None]:
+    if resource.type not in (ResourceType.TOPIC, ResourceType.BROKER):
+        return dict(configs)
+    prefix = _BROKER_PREFIX if resource.type is ResourceType.BROKER else ""
+    found = dict(configs)
+    gone = {prefix + name for name in _DROPPED} | (_NO_LONGER_DYNAMIC if prefix else set())
+    changes += [
+        f"{name}={found.pop(name)} of {where} is left out: Kafka 4 has no such config"
+        for name in sorted(gone & found.keys())
+    ]
+    difference = found.pop(prefix + _DIFFERENCE, None)
+    if difference is not None:
+        instead = [prefix + name for name in _INSTEAD_OF_DIFFERENCE]
+        for name in instead:
+            found.setdefault(name, difference)
+        changes.append(f"{prefix}{_DIFFERENCE} of {where} becomes {' and '.join(instead)}")
+    size = found.get(prefix + _SEGMENT_BYTES)
+    if size is not None and size.strip().isdecimal() and int(size) < _SEGMENT_BYTES_MIN:
+        found[prefix + _SEGMENT_BYTES] = str(_SEGMENT_BYTES_MIN)
+        changes.append(
+            f"{prefix}{_SEGMENT_BYTES}={size} of {where} becomes {_SEGMENT_BYTES_MIN}, the least of Kafka 4"
+        )
+    return found
+
+
+def _some(names: list[str]) -> str:
+    rest = f" and {len(names) - 5:,} more" if len(names) > 5 else ""
+    return ", ".join(names[:5]) + rest

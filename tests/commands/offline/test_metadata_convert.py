@@ -1,0 +1,151 @@
+"""`klog metadata convert` shows a plan, asks, and writes KRaft directories, a file, or klog's own tree."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from pathlib import Path
+
+import pytest
+
+from klog.cluster_metadata import conversion, tree_form, tree_output
+from klog.cluster_metadata.conversion_plan import Target
+from klog.cluster_metadata.forms import Reading
+from klog.cluster_metadata.model import Broker, Cluster
+from klog.commands.offline.metadata_convert import ToForm
+from klog.formats import meta_properties
+from klog.formats.errors import UsageError
+from klog.metadata.embedded import FILE_NAME, EmbeddedStore
+from tests.cluster_metadata.trees import live_tree
+from tests.commands.asking import keeps_to_the_rule
+from tests.commands.offline.test_changing_locks import HOLD, held
+from tests.commands.running import Run, runner
+from tests.corpora import FIXTURES
+
+LOGS = FIXTURES / "k4-kraft" / "logs"
+
+
+@pytest.fixture
+def klog(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    return runner(capfd, monkeypatch)
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    """The log directory of a stopped klog broker, with the metadata of a live Kafka cluster."""
+    path = tmp_path / "old"
+    path.mkdir()
+    cluster = tree_form.read(live_tree(), "").cluster
+    store = EmbeddedStore(path / FILE_NAME)
+    tree_output.write(store, cluster)
+    store.close()
+    identity = meta_properties.create(0, node_id=1, cluster_id=cluster.cluster_id)
+    (path / "meta.properties").write_bytes(meta_properties.build(identity))
+    return path
+
+
+def properties(path: Path, log_dirs: Path) -> Path:
+    """The properties of a combined node on these directories."""
+    file = path / "server.properties"
+    file.write_text(
+        f"process.roles=broker,controller\nnode.id=1\nlog.dirs={log_dirs}\ncontroller.quorum.voters=1@h:9093\n"
+    )
+    return file
+
+
+def files(path: Path) -> dict[str, bytes]:
+    return {str(each.relative_to(path)): each.read_bytes() for each in path.rglob("*") if each.is_file()}
+
+
+def test_every_form_that_can_be_written_can_be_asked_for() -> None:
+    assert [each.value for each in ToForm] == [each.value for each in conversion.PLANNERS]
+
+
+def test_the_plan_is_shown_and_nothing_is_written_before_yes(klog: Run, old: Path, tmp_path: Path) -> None:
+    command = [old, "--to", "kraft", "--config", properties(tmp_path, old)]
+    before = files(tmp_path)
+    shown = klog("metadata", "convert", *command, "--dry-run")
+    assert "meta.properties.zookeeper" in shown.out
+    assert "group.version=1" in shown.out
+    rows = keeps_to_the_rule(klog, "metadata convert", command, lambda: files(tmp_path))
+    assert {each["kind"] for each in rows} >= {"write", "change"}
+    assert all(Path(each["where"]).exists() for each in rows if each["kind"] == "write")
+    assert (old / "meta.properties.zookeeper").read_bytes() == before["old/meta.properties"]
+
+
+def test_topics_users_acls_and_quotas_arrive_in_kraft(klog: Run, old: Path, tmp_path: Path) -> None:
+    shutil.copytree(old, tmp_path / "source")
+    done = klog("metadata", "convert", tmp_path / "source", "-c", properties(tmp_path, old), "--yes")
+    assert done.code == 0, done.err
+    compared = klog("metadata", "diff", tmp_path / "source", old, "--only", "topic,acl,credential,quota")
+    assert (compared.code, compared.out) == (0, "the metadata is the same\n"), compared
+
+
+def test_a_file_has_everything_and_is_for_its_owner_only(klog: Run, tmp_path: Path) -> None:
+    file = tmp_path / "cluster.json"
+    done = klog("metadata", "convert", LOGS, file, "--to", "json", "--yes")
+    assert done.code == 0, done.err
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert klog("metadata", "diff", LOGS, file).code == 0
+    assert file.read_text() == klog("metadata", "show", LOGS, "-o", "json", "--secrets").out
+    again = klog("metadata", "convert", LOGS, file, "--to", "json", "--yes")
+    assert (again.code, "is there already" in again.err) == (1, True)
+
+
+def test_a_tree_of_klog_is_written_and_what_it_cannot_hold_is_said(klog: Run, tmp_path: Path) -> None:
+    done = klog("metadata", "convert", LOGS, tmp_path / "new", "--to", "tree", "--yes")
+    assert done.code == 0, done.err
+    assert "cannot go: features and metadata versions" in done.out
+    assert "from klog's embedded tree" in klog("metadata", "show", tmp_path / "new").out
+    compared = klog("metadata", "diff", LOGS, tmp_path / "new", "--only", "topic,acl,quota")
+    assert compared.code == 0, compared.out
+    again = klog("metadata", "convert", LOGS, tmp_path / "new", "--to", "tree", "--yes")
+    assert (again.code, "is there already" in again.err) == (1, True)
+
+
+@pytest.mark.parametrize(
+    "words", [["--to", "kraft"], ["--to", "json"], ["x", "--to", "json", "--config", "y"]]
+)
+def test_a_target_that_does_not_fit_the_form_is_refused(klog: Run, words: list[str]) -> None:
+    done = klog("metadata", "convert", LOGS, *words, "--yes")
+    assert done.code == 2
+
+
+def test_a_directory_that_has_kraft_metadata_is_refused(klog: Run, tmp_path: Path) -> None:
+    shutil.copytree(LOGS, tmp_path / "logs")
+    before = files(tmp_path / "logs")
+    done = klog("metadata", "convert", LOGS, "-c", properties(tmp_path, tmp_path / "logs"), "--yes")
+    assert (done.code, "has metadata of KRaft already" in done.err) == (1, True)
+    assert files(tmp_path / "logs") == before
+
+
+def test_a_directory_that_a_process_uses_is_refused(klog: Run, old: Path, tmp_path: Path) -> None:
+    klog("metadata", "convert", old, tmp_path / "cluster.json", "--to", "json", "--yes")
+    with held(HOLD, old / ".lock"):
+        done = klog(
+            "metadata", "convert", tmp_path / "cluster.json", "-c", properties(tmp_path, old), "--yes"
+        )
+    assert done.code == 1
+    assert "is using this directory (stop all nodes of the cluster first)" in done.err
+
+
+def test_old_message_formats_are_refused_for_kafka_4_with_the_cure(
+    klog: Run, old: Path, tmp_path: Path
+) -> None:
+    source = next((FIXTURES / "k08-codecs" / "logs").glob("*-0"))
+    shutil.copytree(source, old / source.name)
+    command = ["metadata", "convert", old, "-c", properties(tmp_path, old), "--dry-run"]
+    done = klog(*command)
+    assert done.code == 1
+    assert "message format 0 or 1" in done.err
+    assert f"klog convert --all {old}" in done.err
+    assert klog(*command, "--metadata-version", "3.9").code == 0
+
+
+def test_running_brokers_of_a_live_zookeeper_are_refused(tmp_path: Path) -> None:
+    cluster = Cluster("c", brokers={1: Broker()})
+    target = Target(0, os.urandom, configs=(str(properties(tmp_path, tmp_path / "new")),))
+    with pytest.raises(UsageError, match="brokers are running: 1"):
+        conversion.plan(Reading(cluster, "ZooKeeper", is_live=True), conversion.Form.KRAFT, target)
+    assert conversion.plan(Reading(cluster, "JSON file"), conversion.Form.KRAFT, target).steps
