@@ -50,7 +50,7 @@ def read(file: str) -> NodeProperties:
         raise UsageError(
             "has no process.roles: it is not for a node of KRaft",
             file=file,
-            cure="name the properties files with which the new nodes start",
+            cure="klog metadata properties FILE makes one of a broker with ZooKeeper",
         )
     unknown = [word for word in _words(roles) if word not in list(Role)]
     number = texts.get("node.id", texts.get("broker.id", "")).strip()
