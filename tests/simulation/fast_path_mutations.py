@@ -1,4 +1,4 @@
-"""Defects put into the paths for usual frames, cleaning and retention: the simulation must find each."""
+"""Defects put into fetches, the paths for usual frames, cleaning and retention: the simulation finds each."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 from klog.formats.constants import CONTROL_BIT
 from klog.replication.partition import Partition
 from klog.replication.partition_state import ANY_EPOCH, PartitionState
+from klog.replication.reading import DelayedFetch
 from klog.server.handlers.data.produce_waits import ProduceWaits
 from klog.server.handlers.groups.commit_runs import CommitRuns
 from klog.storage.cleaner import selection
@@ -100,6 +101,27 @@ def runs_read_to_the_end() -> Any:
     return patch.object(Partition, "read_for_consumer", _read_to_the_end)
 
 
+def _complete_when_read(fetch: DelayedFetch) -> bool:
+    if fetch.completed:
+        return False
+    soon, (read,) = fetch._read_again.func, fetch._read_again.args  # type: ignore[attr-defined]
+
+    def complete() -> None:
+        if not fetch.completed:
+            fetch._completed = True
+            if fetch.on_left is not None:
+                fetch.on_left(fetch)
+        read()
+
+    soon(complete)
+    return fetch.completed
+
+
+def fetches_completed_when_read() -> Any:
+    """A fetch that waits is complete only when it is read, later. Until then events complete it again."""
+    return patch.object(DelayedFetch, "force_complete", _complete_when_read)
+
+
 def _only_the_active_segment(log: Any, *_: object) -> Any:
     return log.active.base_offset, selection.Limit.ACTIVE_SEGMENT
 
@@ -167,6 +189,7 @@ FAST_PATH_MUTATIONS: dict[str, Callable[[], Any]] = {
     "a run of offset commits answered before the high watermark": commit_runs_answered_early,
     "a run appended in an old leader epoch": runs_appended_in_an_old_epoch,
     "a usual fetch answered above the high watermark": runs_read_to_the_end,
+    "a fetch completed twice before it is read": fetches_completed_when_read,
     "records deleted before their age": records_deleted_early,
     "old records of a quiet log kept": active_segments_retained,
     "segments below the log start offset kept": segments_below_the_start_retained,

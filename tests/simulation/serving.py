@@ -24,6 +24,9 @@ _LISTENER = Listener("PLAINTEXT", "localhost", 0)
 _PEER = ("client", 0)
 # The share of messages that are offered to the paths for usual frames.
 _RUNS = 0.7
+# The share of what a network thread is to do soon that it does later, after other work, and when on average.
+_LATER = 0.3
+_MEAN_LATER_US = 5_000
 
 
 class _Answers:
@@ -132,8 +135,14 @@ class Serving:
             self._go_on(served)
 
     def soon(self, connection: Connection, run: Callable[[], None]) -> None:
-        """In the broker the network thread runs it later."""
-        run()
+        """Run it at once, or after other work that the network thread has, as the seed says. A connection has
+        one request at a time, and so one call that waits.
+        """
+        if self._random.random() < _LATER:
+            self._broker.world.counts["done later"] += 1
+            self._broker.after(int(self._random.expovariate(1 / _MEAN_LATER_US)) + 1, run)
+        else:
+            run()
 
     def _go_on(self, connection: ServedConnection) -> None:
         """Do what `FrameReader` and an I/O thread do, as far as answers are there."""
