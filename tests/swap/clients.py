@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from confluent_kafka.admin import (
 
 TIMEOUT_S: Final = 60
 # librdkafka logs every connection that a broker closes to stderr.
+_STATISTICS_MS: Final = 5_000
 _SILENT: Final = {"log_level": 0, "error_cb": lambda error: None}
 
 
@@ -48,6 +50,7 @@ class Writer:
     def __init__(self, bootstrap: str, acknowledged: Written, **config: str | int) -> None:
         self.acknowledged = acknowledged
         self.refused: list[KafkaError] = []
+        self._statistics = "{}"
         self._producer = Producer(
             {
                 "bootstrap.servers": bootstrap,
@@ -55,6 +58,8 @@ class Writer:
                 "message.timeout.ms": TIMEOUT_S * 1000,
                 "reconnect.backoff.max.ms": 200,
                 "linger.ms": 2,
+                "statistics.interval.ms": _STATISTICS_MS,
+                "stats_cb": self._counted,
                 **_SILENT,
                 **{name.replace("_", "."): value for name, value in config.items()},
             }
@@ -92,8 +97,26 @@ class Writer:
         self._producer.flush(1)
 
     def finish(self, timeout_s: float = TIMEOUT_S) -> None:
-        assert self.flush(timeout_s) == 0
+        left = self.flush(timeout_s)
+        assert left == 0, f"{left} records have no answer after {timeout_s} s. {self._waits()}"
         assert not self.refused, self.refused[0].str()
+
+    def _counted(self, statistics: str) -> None:
+        self._statistics = statistics
+
+    def _waits(self) -> str:
+        """Which leaders the client knows, and where requests wait."""
+        known = json.loads(self._statistics)
+        leaders = {
+            f"{name}-{number}": (each["leader"], each["msgq_cnt"], each["xmit_msgq_cnt"])
+            for name, topic in known.get("topics", {}).items()
+            for number, each in topic["partitions"].items()
+            if number != "-1"
+        }
+        brokers = {
+            name: (each["state"], each["waitresp_cnt"]) for name, each in known.get("brokers", {}).items()
+        }
+        return f"Leaders and records in queues: {leaders}. Brokers and requests without answers: {brokers}"
 
 
 @contextmanager
