@@ -16,7 +16,7 @@ from klog.backup.model import PartitionState, Piece
 from klog.backup.packing import unpacked
 from klog.backup.repository import Repository, open_repository
 from klog.backup.retrying import RetryPolicy
-from klog.backup.store import open_store
+from klog.backup.store import missing, open_store
 from klog.formats.errors import StorageError
 
 READ_BYTES: Final = 1 << 20
@@ -58,6 +58,11 @@ def segment_bytes(repository: Repository, pieces: Iterable[Piece]) -> Iterator[m
     """The bytes of a segment from its pieces, as `piece_bytes` gives them."""
     for piece in pieces:
         yield from piece_bytes(repository, piece)
+
+
+def is_damage(error: StorageError) -> bool:
+    """Whether an object is damaged or missing; otherwise the repository cannot be reached."""
+    return not isinstance(error.__cause__, OSError) or missing(error)
 
 
 def pieces_of(state: PartitionState, from_offset: int, end_offset: int) -> Sequence[Piece]:

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 
 from klog.backup.contents import Contents
 from klog.backup.model import Manifest, PartitionState, Piece, StoredObject
-from klog.backup.reading import open_piece
+from klog.backup.reading import is_damage, open_piece
 from klog.backup.repository import Repository
 from klog.formats.errors import FormatError, KlogError, StorageError
 from klog.formats.names import TopicPartition
@@ -171,7 +171,7 @@ def _piece_problem(repository: Repository, piece: Piece, options: VerifyOptions)
             while hashed.readinto(bytearray(1 << 20)):  # after a bad batch: the checksum is of all bytes
                 pass
     except StorageError as error:
-        if isinstance(error.__cause__, OSError) and not isinstance(error.__cause__, FileNotFoundError):
+        if not is_damage(error):
             raise
         return error
     if hashed.sha256.hexdigest() != piece.sha256:

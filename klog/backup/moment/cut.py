@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from klog.backup.moment.decisions import Decision, Decisions
-from klog.backup.moment.values import AddedMarker, Cut, PartitionCut, PartitionHistory, Transaction
+from klog.backup.moment.values import AddedMarker, Cut, Gap, PartitionCut, PartitionHistory, Transaction
 from klog.formats.names import TopicPartition
 from klog.kernel.markers import Marker
 
@@ -114,10 +114,25 @@ class ConsistentEnds:
         return found
 
     def _is_committed_elsewhere(self, transaction: Transaction, committed: Mapping[int, int]) -> bool:
+        if transaction.gap is not None:
+            return self._next_is_commit(transaction)
         at_ms = committed.get(transaction.producer_id, -1)
         if transaction.marker is not None and transaction.marker.aborted:
             return False
         return at_ms > transaction.previous_ms and at_ms >= transaction.first_ms
+
+    def _next_is_commit(self, transaction: Transaction) -> bool:
+        """Whether the first known marker of the producer after the transaction began is a COMMIT."""
+        markers = [
+            each.marker
+            for partition, history in self._histories.items()
+            for each in history.transactions
+            if each.producer_id == transaction.producer_id
+            and each.marker is not None
+            and each.marker.timestamp >= transaction.first_ms
+            and each.ends_before(self.ends[partition])
+        ]
+        return bool(markers) and not min(markers, key=lambda marker: marker.timestamp).aborted
 
     def _follow_markers(
         self, partition: TopicPartition, transaction: Transaction, committed: Mapping[int, int]
@@ -136,19 +151,21 @@ class ConsistentEnds:
         there in those.
         """
         committed = self._committed_by_markers()
-        return {
-            partition: PartitionCut(
-                self.ends[partition],
-                history.end_offset,
-                history.basis,
-                tuple(
-                    self._marker(partition, each, committed, moment_ms, fenced)
-                    for each in history.transactions
-                    if each.is_open_at(self.ends[partition])
-                ),
-            )
-            for partition, history in self._histories.items()
-        }
+        found = {}
+        for partition, history in self._histories.items():
+            end = self.ends[partition]
+            added: list[AddedMarker] = []
+            gaps: dict[Gap, tuple[AddedMarker, ...]] = {}
+            for each in history.transactions:
+                if not each.is_open_at(end):
+                    continue
+                marker = self._marker(partition, each, committed, moment_ms, fenced)
+                if each.gap is None or end <= each.gap.first_offset:
+                    added.append(marker)
+                else:
+                    gaps[each.gap] = (*gaps.get(each.gap, ()), marker)
+            found[partition] = PartitionCut(end, history.end_offset, history.basis, tuple(added), gaps)
+        return found
 
     def _marker(
         self,

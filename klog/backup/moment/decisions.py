@@ -91,11 +91,14 @@ class Decisions:
         """The decision of the transaction that a partition has a part of; None if it is not known.
 
         It is the next one after the decision of the producer's marker before it in this partition. If there
-        is none, the time of its own marker says which one it is, or the time of its first record.
+        is none, the time of its own marker says which one it is, or the time of its first record. One that
+        was open before a gap has the first decision that was completed after its first record.
         """
         found = self._those_naming(partition, transaction.producer_id)
         if not found:
             return None
+        if transaction.gap is not None:
+            return next((each for each in found if each.completed_ms >= transaction.first_ms), None)
         before = _before(found, transaction)
         candidates = found[before + 1 :]
         marker = transaction.marker

@@ -6,11 +6,14 @@ batch: a batch arrives after its records were made.
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from klog.backup.moment.values import Basis, EndRule, PartitionHistory, Transaction
+from klog.backup.moment.values import Basis, EndRule, Gap, PartitionHistory, Transaction
 from klog.formats.constants import CONTROL_BIT, MAGIC_V2, TRANSACTIONAL_BIT
+from klog.formats.errors import UsageError
 from klog.kernel.columns import BatchTable
 from klog.kernel.markers import Marker, marker_of_batch
 
@@ -18,10 +21,11 @@ _TRANSACTION_BITS: Final = TRANSACTIONAL_BIT | CONTROL_BIT
 
 
 class HistoryReader:
-    """Takes the batches of one partition in their order."""
+    """Takes the batches of one partition in their order. Markers may be lost in `gaps`."""
 
-    def __init__(self, rule: EndRule) -> None:
+    def __init__(self, rule: EndRule, gaps: Sequence[Gap] = ()) -> None:
         self._rule = rule
+        self._gaps = deque(gaps)
         self._end: int | None = None  # found by a batch that is not taken
         self._used_time = False
         self._last_end = 0
@@ -41,6 +45,8 @@ class HistoryReader:
         last = len(table) if last is None else last
         if first >= last:
             return
+        while self._gaps and table.last_offset[first] >= self._gaps[0].end_offset:
+            self._pass(self._gaps.popleft())
         if self._end is None:
             self._find_end(table, first, last)
         self._last_end = table.last_offset[last - 1] + 1
@@ -66,6 +72,19 @@ class HistoryReader:
             self._coordinator_epochs,
             self._leader_epoch,
         )
+
+    def _pass(self, gap: Gap) -> None:
+        """Let each transaction that is open before a gap end in it."""
+        room = gap.end_offset - max(self._last_end, gap.first_offset)
+        if len(self._open) > room:
+            raise UsageError(
+                f"{len(self._open)} transactions are open before the lost offsets {gap.first_offset} to"
+                f" {gap.end_offset - 1}, and there is no place for their markers",
+                cure=f"let the partition end there, by --offsets FILE with the offset {gap.first_offset}",
+            )
+        self._ended += [replace(each, gap=gap) for each in self._open.values()]
+        self._open.clear()
+        self._last_marker_ms.clear()  # later ones may be lost
 
     def _basis(self) -> Basis:
         if self._rule.is_given:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -32,13 +32,21 @@ class EndRule:
     is_given: bool = False
 
 
+class Gap(NamedTuple):
+    """Offsets that are lost: a damaged object of the repository had them. The end is exclusive."""
+
+    first_offset: int
+    end_offset: int
+
+
 @dataclass(frozen=True, slots=True)
 class Transaction:
     """The part of a transaction that one partition has.
 
     Its batches lie from `first_offset` to before `end_offset`; both are the marker's offset if it has none.
     `first_ms` is the timestamp of its first batch, `previous_ms` that of the producer's marker before it (-1:
-    none is known). `marker` ends it at `marker_offset`; both are None if the log ends before it.
+    none is known). `marker` ends it at `marker_offset`; both are None if the log ends before it. If it was
+    open before a `gap`, this is the part before that, and a marker is added in the gap.
     """
 
     producer_id: int
@@ -49,6 +57,7 @@ class Transaction:
     previous_ms: int
     marker_offset: int | None = None
     marker: Marker | None = None
+    gap: Gap | None = None
 
     @property
     def is_committed(self) -> bool:
@@ -81,7 +90,9 @@ class PartitionHistory:
 
 
 class AddedMarker(NamedTuple):
-    """A marker that is appended at the end of a partition, for a transaction that began at `first_offset`."""
+    """A marker that is added at the end of a partition or in a gap, for a transaction that began at
+    `first_offset`.
+    """
 
     producer_id: int
     epoch: int
@@ -94,13 +105,14 @@ class PartitionCut:
     """Where a partition ends. All batches below `end_offset` stay as they are, then `added` follow.
 
     `rule_end` is the end by time alone. It is another one if a transaction had to be whole (then the end is
-    later), or could not be (then it is earlier).
+    later), or could not be (then it is earlier). `gaps` have the markers that are added in gaps before it.
     """
 
     end_offset: int
     rule_end: int
     basis: Basis
     added: tuple[AddedMarker, ...] = ()
+    gaps: Mapping[Gap, tuple[AddedMarker, ...]] = field(default_factory=dict)
 
     @property
     def restored_end(self) -> int:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from klog.backup.model import Damage, PartitionState, Piece, SnapshotObject
+from klog.backup.moment.values import Gap
 from klog.formats.checkpoints import EpochEntry
 from klog.formats.names import TopicPartition
 from klog.storage.repair.leader_epochs import LeaderEpochs
@@ -32,7 +33,7 @@ class Part:
 @dataclass(frozen=True, slots=True)
 class PartitionView:
     """A partition's log. `known_end` is the end at the last run before the moment (None: there was none), and
-    `next_end` at the one after it (None: none).
+    `next_end` at the one after it (None: none). `gaps` are where parts were left out.
     """
 
     partition: TopicPartition
@@ -46,6 +47,7 @@ class PartitionView:
     complete_ms: int
     empty_segments: tuple[int, ...]
     damage: tuple[Damage, ...]
+    gaps: tuple[Gap, ...] = ()
 
     @property
     def size_bytes(self) -> int:

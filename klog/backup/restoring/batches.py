@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import BinaryIO, Protocol
 
 from klog.backup.model import Piece, StoredObject
 from klog.backup.moment.view import Part
+from klog.backup.reading import is_damage
 from klog.formats.errors import StorageError
 from klog.kernel.columns import BatchTable
 from klog.storage.files.chunks import chunks
@@ -54,30 +55,49 @@ def read_batches(
     The rows are valid until the next ones are requested. With `checked` every piece that is opened is read to
     its end, and its checksum is compared. Raises `StorageError` for a damaged one.
     """
-    table = BatchTable()
     for part in parts:
-        ended = False
-        digest, read_bytes = hashlib.sha256(), 0
-        with source.open_piece(part.piece) as file:
-            for data in chunks(file, table):
-                whole = data[: table.consumed_bytes]
-                if checked:
-                    digest.update(whole)
-                read_bytes += len(whole)
-                first, last = _range(table, part.first_offset, end_offset)
-                if last > first and not ended:
-                    yield Rows(part.segment_base_offset, data, table, first, last)
-                ended = ended or last < len(table)
-                if ended and not checked:
-                    return
-        if read_bytes != part.piece.size_bytes or (checked and digest.hexdigest() != part.piece.sha256):
-            raise StorageError(
-                "is damaged: its batches do not have the checksum of the backup",
-                file=part.piece.name,
-                cure="take it from a copy of the repository, or restore other topics with --topic",
-            )
+        try:
+            ended = yield from _read_part(source, part, end_offset, checked=checked)
+        except StorageError as error:
+            if not is_damage(error) or error.file == part.piece.name:
+                raise
+            raise _damaged(part.piece, f"is damaged or missing: {error.what}") from error
         if ended:
             return
+
+
+def _read_part(
+    source: PieceSource, part: Part, end_offset: int | None, *, checked: bool
+) -> Generator[Rows, None, bool]:
+    """The batches of a part. Returns whether the end was reached."""
+    table = BatchTable()
+    ended = False
+    digest, read_bytes = hashlib.sha256(), 0
+    with source.open_piece(part.piece) as file:
+        for data in chunks(file, table):
+            whole = data[: table.consumed_bytes]
+            if checked:
+                digest.update(whole)
+            read_bytes += len(whole)
+            first, last = _range(table, part.first_offset, end_offset)
+            if last > first and not ended:
+                yield Rows(part.segment_base_offset, data, table, first, last)
+            ended = ended or last < len(table)
+            if ended and not checked:
+                return True
+    if read_bytes != part.piece.size_bytes or (checked and digest.hexdigest() != part.piece.sha256):
+        raise _damaged(part.piece, "is damaged: its batches do not have the checksum of the backup")
+    return ended
+
+
+def _damaged(piece: Piece, what: str) -> StorageError:
+    last = piece.end_offset - 1
+    return StorageError(
+        f"{what}; the partition's offsets {piece.first_offset} to {last} are in it",
+        file=piece.name,
+        cure="take it from a copy of the repository, or restore other topics with --topic; --skip-damaged"
+        " leaves these offsets out",
+    )
 
 
 def _range(table: BatchTable, first_offset: int, end_offset: int | None) -> tuple[int, int]:

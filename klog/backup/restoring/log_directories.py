@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import astuple, dataclass, field
 from typing import Any, Final
@@ -134,7 +135,11 @@ class _Writing:
         settings = self._layout.settings.get(view.partition.topic, IndexSettings())
         writer = PartitionWriter(directory, view, settings)
         try:
+            gaps = deque(sorted(cut.gaps.items()))
             for rows in read_batches(self._source, view.parts, cut.end_offset, checked=True):
+                while gaps and rows.table.last_offset[rows.first] >= gaps[0][0].end_offset:
+                    for marker in gaps.popleft()[1]:
+                        writer.append_marker(marker)
                 writer.copy(rows)
                 self._advance(len(rows.span()))
             for marker in cut.added:

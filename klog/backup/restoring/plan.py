@@ -127,6 +127,7 @@ def plan_restore(
 class _Read:
     """The history of a partition, about how many bytes lie before its end by time, its largest batch there,
     and the records of a partition of `__transaction_state` with the offsets of their batches and their times.
+    If some of those are lost, markers say what was decided, as if the topic was not there.
     """
 
     history: PartitionHistory
@@ -136,15 +137,18 @@ class _Read:
 
 
 def _read(source: PieceSource, view: PartitionView, rule: EndRule, on_bytes: OnBytes | None) -> _Read:
-    reader = HistoryReader(rule)
+    reader = HistoryReader(rule, view.gaps)
     records = []
     size_bytes = largest_batch_bytes = 0
     for rows in read_batches(source, view.parts):
-        reader.follow(rows.data, rows.table, rows.first, rows.last)
+        try:
+            reader.follow(rows.data, rows.table, rows.first, rows.last)
+        except UsageError as error:
+            raise error.at(str(view.partition)) from None
         if not reader.has_ended:
             size_bytes += len(rows.span())
             largest_batch_bytes = max(largest_batch_bytes, *rows.table.size[rows.first : rows.last])
-        if view.partition.topic == TRANSACTION_TOPIC:
+        if view.partition.topic == TRANSACTION_TOPIC and not view.gaps:
             records += [
                 (offset, end, written_ms, record)
                 for offset, end, written_ms, _, record in transaction_records(rows)

@@ -119,7 +119,14 @@ def plan_of(
 def identity(plan: RestorePlan) -> str:
     """Text that is the same for restores of the same partitions with the same ends."""
     described = [
-        (str(each.view.partition), str(each.target), each.cut.end_offset, each.cut.added)
+        (
+            str(each.view.partition),
+            str(each.target),
+            each.cut.end_offset,
+            each.cut.added,
+            each.view.gaps,
+            sorted(each.cut.gaps.items()),
+        )
         for each in plan.partitions
     ]
     return hashlib.sha256(json.dumps(described).encode("ascii")).hexdigest()

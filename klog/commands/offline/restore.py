@@ -7,7 +7,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -28,7 +28,7 @@ from klog.commands.offline.restore_output import (
 from klog.commands.shared.arguments import parse_time
 from klog.commands.shared.cells import human_bytes, human_time
 from klog.commands.shared.connection import ConnectionOptions
-from klog.commands.shared.messages import print_line, print_note
+from klog.commands.shared.messages import print_error, print_line, print_note
 from klog.commands.shared.option_sets import flag, optional
 from klog.commands.shared.output import OutputOptions
 from klog.commands.shared.terminal import progress
@@ -37,8 +37,10 @@ from klog.jobs.cores import available_cores
 
 if TYPE_CHECKING:
     from klog.backup.producing.run import ProducingOptions
+    from klog.backup.repository import Repository
+    from klog.backup.restoring.damage import LeftOut
     from klog.backup.restoring.plan import RestorePlan
-    from klog.backup.restoring.request import RestoreRequest
+    from klog.backup.restoring.request import RestoreRequest, Selected
     from klog.backup.restoring.run import Restored, TargetOptions
     from klog.formats.names import TopicPartition
     from klog.metadata.store import MetadataStore
@@ -170,6 +172,9 @@ def restore(
     keys: KeyOptions,
     connection: ConnectionOptions,
     output: OutputOptions,
+    skip_damaged: bool = flag(
+        "Leave out objects of the repository that are damaged or missing, and say which offsets are lost."
+    ),
     dry_run: DryRun = False,
     quiet: bool = flag("Show no progress and no table.", "--quiet", "-q"),
 ) -> None:
@@ -180,6 +185,10 @@ def restore(
     Time is that of arrival as far as runs of the backup know it, and else the records' timestamps; BASIS says
     which. A target that is not empty is refused. Until it is complete no broker starts on it; if the command
     is killed, run it again, and it goes on. Several brokers get a directory each, broker-ID.
+
+    If an object of the repository is damaged, nothing is restored. With --skip-damaged all objects are read
+    first, and those that are damaged are left out: the partition has a gap, as a compacted log has. Each lost
+    offset is said, and the exit code is 1.
 
     With --bootstrap-server records are produced into a running cluster, which is the lesser way: offsets are
     new, and so are producers and leader epochs. What read_committed readers saw comes back, with keys,
@@ -210,6 +219,11 @@ def restore(
     opened = open_backups(repository, key=keys.key())
     selected = select(opened, request)
     note_moment(selected)
+    left_out: Sequence[LeftOut] = ()
+    if skip_damaged:
+        if into_cluster:
+            raise UsageError("--skip-damaged is for log directories", cure="restore with --to first")
+        selected, left_out = _without_damaged(opened, selected, place.jobs_or_cores, quiet=quiet)
     begin_s = time.monotonic()
     with progress("Planning", selected.size_bytes, quiet=quiet) as advance:
         plan = plan_of(opened, request, selected, alone(advance), place.jobs_or_cores)
@@ -226,6 +240,7 @@ def restore(
         output.show(rows)
     if target is None:
         say_what_would(plan, read_s, output, rows)
+        _end_if_incomplete(left_out, plan, request)
         return
     from klog.backup.restoring.run import run_restore
 
@@ -234,6 +249,40 @@ def restore(
     if not output.for_people:
         output.show(rows)
     _say_what_came(plan, restored, quiet=quiet or not output.for_people)
+    _end_if_incomplete(left_out, plan, request)
+
+
+def _without_damaged(
+    repository: Repository, selected: Selected, jobs: int, *, quiet: bool
+) -> tuple[Selected, Sequence[LeftOut]]:
+    from klog.backup.restoring.damage import without_damaged
+
+    with progress("Checking", selected.size_bytes, quiet=quiet) as advance:
+        views, left_out = without_damaged(repository, selected.views, jobs, alone(advance))
+    return replace(selected, views=tuple(views)), left_out
+
+
+def _end_if_incomplete(left_out: Sequence[LeftOut], plan: RestorePlan, request: RestoreRequest) -> None:
+    """Say what was left out of the partitions that come back, with exit code 1 if anything was."""
+    ends = {
+        each.view.partition: request.offsets.get(
+            each.view.partition, max(each.cut.end_offset, each.view.known_end or 0)
+        )
+        for each in plan.partitions
+    }
+    lost = [
+        each
+        for each in left_out
+        if each.partition in ends and (each.gap is None or each.gap.first_offset < ends[each.partition])
+    ]
+    for each in lost:
+        if each.gap is None:
+            print_error(f"{each.partition}: the producer snapshot is left out: {each.what}")
+        else:
+            first, end = each.gap
+            print_error(f"{each.partition}: the offsets {first} to {end - 1} are lost: {each.what}")
+    if lost:
+        raise typer.Exit(1)
 
 
 def _is_into_cluster(place: PlaceOptions, connection: ConnectionOptions) -> bool:
