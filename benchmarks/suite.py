@@ -248,6 +248,15 @@ def conversion(bench: Bench) -> str:
     return f"{title}\n{compare(source, bench.output, bench.rounds, bench.rows)}"
 
 
+def backups(bench: Bench) -> str:
+    """klog backs up and restores a partition; cp copies it, and sha256sum reads the copy."""
+    # Imported here because the process that measures the others must stay small.
+    from benchmarks.backups import compare  # noqa: PLC0415
+
+    title = f"backup and restore of {bench.segment_bytes // MIB} MiB"
+    return f"{title}\n{compare(bench.segment().parent, bench.output / 'backups', bench.rounds, bench.rows)}"
+
+
 def _of_exports(codec: str) -> Callable[[Bench], str]:
     def run(bench: Bench) -> str:
         # Imported here because the process that measures the others must stay small.
@@ -423,6 +432,7 @@ SUITE: dict[str, Callable[[Bench], str]] = {
     "memory": memory,
     "compaction": compaction,
     "convert": conversion,
+    "backup": backups,
     "export-none": _of_exports("none"),
     "export-zstd": _of_exports("zstd"),
     "export-spark-none": _of_spark("none"),

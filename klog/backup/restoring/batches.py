@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing
 from typing import BinaryIO, Protocol
 
+from klog.backup.hashing import BackgroundHash
 from klog.backup.model import Piece, StoredObject
 from klog.backup.moment.view import Part
 from klog.backup.reading import is_damage
@@ -72,20 +73,22 @@ def _read_part(
     """The batches of a part. Returns whether the end was reached."""
     table = BatchTable()
     ended = False
-    digest, read_bytes = hashlib.sha256(), 0
-    with source.open_piece(part.piece) as file:
+    read_bytes = 0
+    with source.open_piece(part.piece) as file, closing(BackgroundHash()) as digest:
         for data in chunks(file, table):
             whole = data[: table.consumed_bytes]
             if checked:
-                digest.update(whole)
+                digest.begin(whole)
             read_bytes += len(whole)
             first, last = _range(table, part.first_offset, end_offset)
             if last > first and not ended:
                 yield Rows(part.segment_base_offset, data, table, first, last)
+            digest.wait()  # the buffer is used again
             ended = ended or last < len(table)
             if ended and not checked:
                 return True
-    if read_bytes != part.piece.size_bytes or (checked and digest.hexdigest() != part.piece.sha256):
+        is_same = not checked or digest.hexdigest() == part.piece.sha256
+    if read_bytes != part.piece.size_bytes or not is_same:
         raise _damaged(part.piece, "is damaged: its batches do not have the checksum of the backup")
     return ended
 
