@@ -60,9 +60,9 @@ class Backups:
             self.repository, LogDirectories([str(each) for each in sources]), self.options(**changes)
         )
 
-    def run_over_wire(self, bootstrap: str, **changes: Any) -> Result:
+    def run_over_wire(self, bootstrap: str, timeout_ms: int = TIMEOUT_MS, **changes: Any) -> Result:
         """Back up a running cluster."""
-        settings = settings_of({}, bootstrap=bootstrap, timeout_ms=TIMEOUT_MS)
+        settings = settings_of({}, bootstrap=bootstrap, timeout_ms=timeout_ms)
         with WireSource(lambda: connect.cluster(settings), bootstrap) as source:
             return run_backup(self.repository, source, self.options(**changes))
 

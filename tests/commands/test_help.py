@@ -21,6 +21,7 @@ def paths() -> Iterator[list[str]]:
 PATHS = list(paths())
 # These wait, or repeat by themselves.
 UNWATCHED = {
+    ("backup", "run"),
     ("reassign", "verify"),
     ("reassign", "watch"),
     ("top",),

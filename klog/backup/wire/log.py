@@ -31,7 +31,7 @@ class Origin:
 
     topic_id: str | None
     source: str
-    broker_id: int
+    broker_id: int | None
     high_watermark: int
     read_time_ms: int
 

@@ -139,7 +139,8 @@ class _Copying:
         except KlogError as error:
             if not self._has_progress:
                 raise
-            return Outcome(self._state, (error,))
+            problems.append(error)
+            return Outcome(self._state)
 
     def _is_same_topic(self, previous: PartitionState) -> bool:
         own = self._found.topic_id_text

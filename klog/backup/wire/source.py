@@ -8,9 +8,12 @@ from typing import Self
 from klog.backup.model import PartitionRef, Source
 from klog.backup.sources import Candidate, Found
 from klog.backup.wire.clients import Client, Clients, OpenCluster
+from klog.backup.wire.groups import group_partitions
 from klog.backup.wire.partition import RefusedPartition, WirePartition
+from klog.backup.wire.reader import LeaderChangedError, PartitionReader
 from klog.client.errors import RefusedError
 from klog.client.offsets import try_list_offsets
+from klog.coordinator.groups.coordinator import CONSUMER_OFFSETS
 from klog.formats.errors import KlogError
 from klog.formats.names import TopicPartition
 from klog.protocol.entity_fields import Entity
@@ -62,7 +65,36 @@ class WireSource:
         self._clients.topics = [topic.name for topic in led]
         client.cluster.refresh_existing(self._clients.topics)
         candidates |= self._of_leaders(client, name, led)
-        return Found((Source(name, None, cluster_id),), candidates, frozenset((name,)))
+        sources = [Source(name, None, cluster_id)]
+        if is_wanted(CONSUMER_OFFSETS) and not self._can_read_groups(client, candidates):
+            groups = f"{name}/groups"
+            is_known = any(ref.source == groups for ref in before.values())
+            found = group_partitions(client.cluster, groups, is_known=is_known)
+            if found:
+                candidates = {each: of for each, of in candidates.items() if each.topic != CONSUMER_OFFSETS}
+                candidates |= found
+                sources.append(Source(groups, None, cluster_id))
+        return Found(sources, candidates, frozenset(each.directory for each in sources))
+
+    def _can_read_groups(self, client: Client, candidates: Mapping[TopicPartition, Candidate]) -> bool:
+        """Whether this client may read `__consumer_offsets`. Not, if the cluster does not even list it."""
+        own = [candidate for each, candidate in candidates.items() if each.topic == CONSUMER_OFFSETS]
+        refused = [each.error for each in own if isinstance(each, RefusedPartition)]
+        readable = [each for each in own if isinstance(each, WirePartition)]
+        filled = [each for each in readable if each.log_start_offset < each.high_watermark]
+        if filled:
+            reader = PartitionReader(client, filled[0].partition, filled[0].topic_id)
+            reader.begin()
+            try:
+                reader.fetch(filled[0].log_start_offset)
+            except LeaderChangedError:
+                return True
+            except KlogError as error:
+                refused.append(error)
+        return bool(own) and not any(
+            isinstance(error, RefusedError) and error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            for error in refused
+        )
 
     def _missing(self, client: Client, topics: Collection[str]) -> Iterable[Entity]:
         """Of topics that a broker does not list, those that it does not say to be deleted.

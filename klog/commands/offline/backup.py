@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from klog.commands.offline.backing.cluster import cluster_source
+from klog.commands.offline.backing.cluster import cluster_origin
 from klog.commands.offline.backing.keys import KeyOptions, key_in
 from klog.commands.offline.backing.running import (
     LateProgress,
@@ -153,7 +153,7 @@ def _origin(
     if running.log_end:
         cure = "leave it out, or back up the brokers' log directories"
         raise UsageError("--log-end: over the wire no record above the high watermark can be read", cure=cure)
-    return Origin(cluster_source(connection), 4)
+    return cluster_origin(connection)
 
 
 def _check_is_apart(place: str, sources: Sequence[str]) -> None:

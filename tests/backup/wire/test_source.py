@@ -11,6 +11,7 @@ from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import AdminClient
 
 import klog.testing
+from klog.backup.wire import reader
 from klog.formats.names import TopicPartition
 from klog.testing.cluster_view import wait_for
 from klog.testing.process import BrokerProcess
@@ -158,6 +159,50 @@ def test_damage_at_the_source_is_named_and_what_is_around_it_kept(
     assert state.end_offset == 200
     again = backups.run_over_wire(broker.bootstrap_servers)
     assert not again.is_clean
+
+
+@pytest.fixture
+def _small_fetches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A partition takes many requests."""
+    monkeypatch.setattr(reader, "FETCH_BYTES", 1_000)
+
+
+@pytest.mark.usefixtures("_small_fetches")
+def test_what_was_read_before_the_broker_died_is_kept_and_the_next_run_goes_on(
+    broker: BrokerProcess, backups: Backups
+) -> None:
+    produce(broker, "orders", 500)
+    whole = on_disk(broker, "orders")
+    result = backups.run_over_wire(
+        broker.bootstrap_servers, timeout_ms=1_000, on_bytes=lambda _bytes: broker.kill()
+    )
+    [problem] = [each for each in result.manifest.problems if each.partition == ORDERS]
+    assert "connect" in problem.what
+    first = kept(backups, "orders")
+    assert first
+    assert whole.startswith(first)
+    assert len(first) < len(whole)
+
+    broker.start()
+    again = backups.run_over_wire(broker.bootstrap_servers)
+    assert again.is_clean, again.manifest.problems
+    assert again.manifest.read_bytes == len(whole) - len(first)
+    assert kept(backups, "orders") == whole
+
+
+@pytest.mark.usefixtures("_small_fetches")
+def test_a_broker_that_starts_again_meanwhile_does_no_harm(broker: BrokerProcess, backups: Backups) -> None:
+    produce(broker, "orders", 500)
+    restarts = iter([True])
+
+    def restart_once(_bytes: int) -> None:
+        if next(restarts, False):
+            broker.kill()
+            broker.start()
+
+    result = backups.run_over_wire(broker.bootstrap_servers, on_bytes=restart_once)
+    assert result.is_clean, result.manifest.problems
+    assert kept(backups, "orders") == on_disk(broker, "orders")
 
 
 def test_the_command_reads_a_cluster_and_what_it_keeps_is_restored(

@@ -88,10 +88,14 @@ class RunningOptions:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What is backed up: `open` gives the source of a run, `jobs` is how many partitions are usual."""
+    """What is backed up: `open` gives the source of a run, `jobs` is how many partitions are usual.
+
+    `metadata` gives the cluster's metadata in its JSON form, None if the source has none.
+    """
 
     open: Callable[[], AbstractContextManager[BackupSource]]
     jobs: int
+    metadata: Callable[[], bytes | None] = lambda: None
 
 
 @contextmanager
@@ -146,7 +150,7 @@ def _run_once(
     from klog.backup.run import run_backup
 
     with origin.open() as source, LateProgress("Backing up", quiet=running.quiet) as shown:
-        result = run_backup(repository, source, _options(running, origin.jobs, shown))
+        result = run_backup(repository, source, _options(running, origin, shown))
     for problem in result.manifest.problems:
         place = "" if problem.partition is None else f"{problem.partition}: "
         print_error(f"{place}{problem.what}")
@@ -164,7 +168,7 @@ def _show(result: Result, running: RunningOptions, output: OutputOptions) -> Non
         print_note(f"records of {names} are damaged at their source, and not in the backup")
 
 
-def _options(running: RunningOptions, usual_jobs: int, shown: LateProgress) -> RunOptions:
+def _options(running: RunningOptions, origin: Origin, shown: LateProgress) -> RunOptions:
     from klog.backup.run import RunOptions
     from klog.export.options_parsing import parse_size_bytes
     from klog.storage.cleaner.throttle import Throttle
@@ -182,9 +186,11 @@ def _options(running: RunningOptions, usual_jobs: int, shown: LateProgress) -> R
         id_suffix=secrets.token_hex(4),
         klog_version=version("klog"),
         patterns=running.patterns(),
-        jobs=running.jobs or usual_jobs,
+        jobs=running.jobs or origin.jobs,
         log_end=running.log_end,
-        metadata=None if running.metadata is None else _metadata(running.metadata, secrets=running.secrets),
+        metadata=origin.metadata()
+        if running.metadata is None
+        else _metadata(running.metadata, secrets=running.secrets),
         on_total=shown.begin,
         on_bytes=on_bytes,
     )
