@@ -14,11 +14,11 @@ from typing import Final, NamedTuple
 
 from klog.client.admin import Resource, ResourceType
 from klog.cluster_metadata.directory_check import Replica
-from klog.cluster_metadata.kraft_layout import Layout, new_id
+from klog.cluster_metadata.kraft_layout import Layout, new_id, nodes_of
 from klog.cluster_metadata.kraft_records import NO_LEADER
 from klog.cluster_metadata.kraft_replay import KRAFT_VERSION
 from klog.cluster_metadata.kraft_values import UNKNOWN_DIRECTORY
-from klog.cluster_metadata.metadata_versions import LEVELS, features_at, name_of
+from klog.cluster_metadata.metadata_versions import ELIGIBLE_LEADERS, LEVELS, features_at, name_of
 from klog.cluster_metadata.model import METADATA_VERSION, Cluster, Partition, Topic
 from klog.config.dynamic import passwords
 from klog.config.password_encoder import SECRET, PasswordEncoder
@@ -76,6 +76,12 @@ def prepared(
         voters={},
         migration_state=cluster.migration_state if cluster.migration_state == _MIGRATION_ENDED else 0,
     )
+    if found.features.get(ELIGIBLE_LEADERS) and not nodes_of(found) <= found.brokers.keys():
+        raise UsageError(
+            f"{ELIGIBLE_LEADERS} cannot be on: a broker that was not registered counts as one that crashed,"
+            " and its partitions get no leader",
+            cure=f"--feature {ELIGIBLE_LEADERS}=0; kafka-features turns it on when all brokers run",
+        )
     changes.append(f"features: {', '.join(f'{n}={v}' for n, v in found.features.items())} ({name_of(level)})")
     lost = cluster.features.keys() - found.features.keys() - {KRAFT_VERSION}
     changes += [f"feature {name} is turned off" for name in sorted(lost)]

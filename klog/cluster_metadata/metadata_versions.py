@@ -43,6 +43,9 @@ SCRAM: Final = LEVELS["3.5-IV2"]
 TOKENS: Final = LEVELS["3.6-IV2"]
 """The first level with delegation tokens."""
 
+ELIGIBLE_LEADERS: Final = "eligible.leader.replicas.version"
+"""The feature of KIP-966."""
+
 
 class _Feature(NamedTuple):
     """Since which level of metadata.version a feature is known, and its default from given levels on."""
@@ -55,7 +58,7 @@ class _Feature(NamedTuple):
 _FEATURES: Final[Mapping[str, _Feature]] = {
     "group.version": _Feature(LEVELS["4.0-IV0"], ((LEVELS["4.0-IV0"], 1),)),
     "transaction.version": _Feature(LEVELS["4.0-IV0"], ((LEVELS["4.0-IV0"], 1), (LEVELS["4.0-IV2"], 2))),
-    "eligible.leader.replicas.version": _Feature(LEVELS["4.0-IV1"]),
+    ELIGIBLE_LEADERS: _Feature(LEVELS["4.0-IV1"]),
     "share.version": _Feature(LEVELS["4.1-IV0"]),
     "streams.version": _Feature(LEVELS["4.1-IV0"]),
 }

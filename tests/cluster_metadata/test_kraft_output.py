@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klog.cluster_metadata import kraft_form, kraft_output, kraft_records
+from klog.cluster_metadata import kraft_form, kraft_output, kraft_records, kraft_snapshot
 from klog.cluster_metadata.forms import Reading
 from klog.cluster_metadata.kraft_layout import Layout, Node, Role, new_id, with_directory_ids
 from klog.cluster_metadata.kraft_replay import KRAFT_VERSION
@@ -149,6 +149,23 @@ def test_voters_of_a_dynamic_quorum_are_in_the_snapshot(tmp_path: Path) -> None:
     cluster = read(layout).cluster
     assert cluster.voters == {1: voter}
     assert cluster.features == {METADATA_VERSION: 27, KRAFT_VERSION: 1}
+
+
+def test_a_snapshot_is_built_piece_by_piece() -> None:
+    taken: list[int] = []
+
+    def values() -> Iterator[bytes]:
+        for number in range(2_500):
+            taken.append(number)
+            yield b"value"
+
+    stream = kraft_snapshot.batches(values(), 3, NOW_MS, {})
+    next(stream)  # the header
+    assert taken == []
+    next(stream)
+    assert len(taken) == 1_000
+    assert len(list(stream)) == 3  # two more with records, and the footer
+    assert len(taken) == 2_500
 
 
 def test_the_snapshot_ends_after_the_epochs_of_brokers_which_are_offsets(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -131,6 +132,16 @@ def test_passwords_are_decrypted_by_the_secret_or_left_out() -> None:
 
 
 # --- features ---
+
+
+def test_eligible_leaders_need_the_registrations_of_all_brokers() -> None:
+    """Real Kafka 4.1 elects no leader for partitions of a broker that it takes for crashed."""
+    registered = {each: Broker(incarnation_id=A_ID) for each in (1, 2)}
+    cluster = replace(with_topic(), features={"eligible.leader.replicas.version": 1})
+    found = prepare(replace(cluster, brokers=registered)).cluster
+    assert found.features["eligible.leader.replicas.version"] == 1
+    with pytest.raises(UsageError, match=r"eligible\.leader\.replicas\.version cannot be on"):
+        prepare(replace(cluster, brokers={1: registered[1]}))
 
 
 def test_levels_have_kafkas_names() -> None:
