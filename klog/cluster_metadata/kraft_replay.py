@@ -140,6 +140,9 @@ class MetadataReplay:
         known = self._topic_ids.setdefault(name, fields["topicId"])
         if known != fields["topicId"]:
             raise FormatError(f"topic {name} has two ids, {known} and {fields['topicId']}")
+        other = self._names.get(fields["topicId"], name)
+        if other != name:
+            raise FormatError(f"topics {other} and {name} have the same id, {fields['topicId']}")
         self._names[fields["topicId"]] = name
         self._partitions[fields["topicId"]] = {}
 

@@ -157,7 +157,7 @@ def _begin(store: MetadataStore, mark: bytes) -> bool:
                 cure="write that one again, which goes on, or delete all nodes below this path",
             )
         return True
-    _require_empty(store)
+    require_empty(store)
     try:
         store.multi([Create(_ABOVE_MARK), Create(paths.CLUSTER_ID, mark)])
     except NodeExistsError as error:
@@ -221,7 +221,7 @@ def _fingerprint(wanted: _Nodes, cluster: Cluster) -> str:
     return sums.hexdigest()
 
 
-def _require_empty(store: MetadataStore) -> None:
+def require_empty(store: MetadataStore) -> None:
     """Refuses a tree unless it has no nodes, or only those that a broker makes before it registers, unused.
 
     Raises StorageError.

@@ -14,13 +14,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
+from klog.cluster_metadata import tree_output
+from klog.cluster_metadata.forms import OnProblem, raise_problem
 from klog.config.broker import BrokerConfig
 from klog.config.broker_checks import broker_id as configured_broker_id
 from klog.config.broker_topics import check_topic_overrides
 from klog.formats.errors import KlogError, StorageError, UsageError
 from klog.formats.meta_properties import MetaProperties
 from klog.formats.names import encode_uuid
-from klog.metadata import paths
+from klog.metadata import paths, znodes
 from klog.metadata.cluster import create_persistent_nodes, live_brokers
 from klog.metadata.embedded import FILE_NAME, EmbeddedStore
 from klog.metadata.errors import NoNodeError
@@ -29,7 +31,13 @@ from klog.metadata.topics import read_partition_states, read_valid_topics, topic
 from klog.metadata.znodes import encode_cluster_id
 from klog.server.startup.adoption import AdoptionPlan, adopt, plan_adoption, stored_replicas, with_configs
 from klog.server.startup.identity import resolve_identity
-from klog.server.startup.kraft_takeover import is_of_kraft, rewrite_identities, take_over, without_kraft
+from klog.server.startup.kraft_takeover import (
+    is_of_kraft,
+    metadata_directories,
+    rewrite_identities,
+    take_over,
+    without_kraft,
+)
 from klog.server.startup.settings import log_directories
 from klog.server.startup.stores import open_store
 from klog.storage.files.directory_lock import locked
@@ -46,10 +54,12 @@ def run_adoption(
     allow_missing: bool,
     topic_configs: Mapping[str, Mapping[str, str]] | None = None,
     agreed: AdoptionPlan | None = None,
+    on_problem: OnProblem = raise_problem,
 ) -> AdoptionPlan:
     """Plan, and unless it is a dry run write, what gives the partition directories of a broker an owner.
 
-    New topics get their `topic_configs`. If a plan was `agreed` to, no other one is written. Raises
+    New topics get their `topic_configs`. If a plan was `agreed` to, no other one is written. `on_problem` is
+    told what cannot be read in the metadata log of a KRaft node. Raises
     `UsageError` (no broker id, no log directory, an unknown config), `ConfigError`, `StorageError`,
     `StoreError`, `FormatError`.
     """
@@ -69,8 +79,13 @@ def run_adoption(
         taken_over = None
         if is_of_kraft(identities):
             _require_configured_id(config, identities)
-            writes = not (dry_run and config.text("zookeeper.connect"))
-            taken_over = take_over(store, config, directories, writes=writes)
+            for place in metadata_directories(config, directories):
+                # A controller that runs has written more than what is read.
+                if os.path.abspath(place) not in directories:
+                    closing.enter_context(locked(place, only_reading=True))
+            if dry_run and config.text("zookeeper.connect"):
+                store = closing.enter_context(_instead_of_empty(store))
+            taken_over = take_over(store, config, directories, on_problem)
             if not dry_run:
                 rewrite_identities(identities)
             identities = {each: without_kraft(found) for each, found in identities.items()}
@@ -118,6 +133,24 @@ def _opened(config: BrokerConfig, first_directory: str, *, dry_run: bool) -> Ite
             store = open_store(config, first_directory)
         closing.callback(store.close)
         yield store
+
+
+@contextmanager
+def _instead_of_empty(store: MetadataStore) -> Iterator[MetadataStore]:
+    """A tree that may be written, in place of an empty one that may not; or the tree, if it is not empty.
+
+    Raises `StorageError` if it has something and no cluster's id.
+    """
+    present = store.get_many([paths.CLUSTER_ID])[0]
+    if present is None:
+        tree_output.require_empty(store)
+    elif not znodes.is_unfinished_tree(present.data):
+        yield store
+        return
+    with ExitStack() as closing:
+        own = EmbeddedStore(Path(closing.enter_context(scratch_directory("klog-adopt-"))) / FILE_NAME)
+        closing.callback(own.close)
+        yield own
 
 
 def _require_no_broker(store: MetadataStore) -> None:

@@ -13,9 +13,10 @@ from klog.commands.shared.messages import print_line, print_report
 from klog.commands.shared.option_sets import argument, flag, optional
 from klog.commands.shared.tables import show_json
 from klog.commands.shared.terminal import confirmed, count_of
-from klog.formats.errors import FormatError, UsageError
+from klog.formats.errors import FormatError, KlogError, UsageError
 
 if TYPE_CHECKING:
+    from klog.cluster_metadata.forms import OnProblem
     from klog.config.topic_config_files import TopicConfigs
     from klog.server.startup.adoption import Adoption, AdoptionPlan
 
@@ -35,6 +36,7 @@ def adopt(
         metavar="TOPIC:KEY=VALUE",
     ),
     allow_missing: bool = flag("Partitions without a directory or with only gzip copies come back empty."),
+    skip_unknown: bool = flag("Leave out metadata records of a later Kafka, instead of stopping there."),
     dry_run: DryRun = False,
     as_json: bool = flag("Print one JSON object per topic.", "--json"),
     yes: bool = flag("Write without asking.", "--yes", "-y"),
@@ -60,23 +62,32 @@ def adopt(
 
     klog adopt --config /etc/kafka/server.properties --yes
     """
+    from klog.cluster_metadata.forms import raise_problem
     from klog.server.adoption_run import run_adoption
     from klog.server.startup.config_reading import read_config
 
     given = _topic_configs(topic_configs, topic_config or ())
+    on_problem = _named_once() if skip_unknown else raise_problem
     found = read_config(
         None if config is None else str(config), (*(options or ()), *_log_dirs(directories or ()))
     )
     agreed: AdoptionPlan | None = None
     if not dry_run and not yes:
-        agreed = run_adoption(found, dry_run=True, allow_missing=allow_missing, topic_configs=given)
+        agreed = run_adoption(
+            found, dry_run=True, allow_missing=allow_missing, topic_configs=given, on_problem=on_problem
+        )
         if agreed.adoptions or agreed.raised or agreed.taken_over:
             if not as_json:
                 _show(agreed, dry_run=True)
             if not confirmed("Write this into the metadata?", yes=False):
                 raise typer.Exit(1)
     plan = run_adoption(
-        found, dry_run=dry_run, allow_missing=allow_missing, topic_configs=given, agreed=agreed
+        found,
+        dry_run=dry_run,
+        allow_missing=allow_missing,
+        topic_configs=given,
+        agreed=agreed,
+        on_problem=on_problem,
     )
     if as_json:
         show_json([_row(each, dry_run=dry_run) for each in plan.adoptions])
@@ -85,6 +96,20 @@ def adopt(
     _name_unused(given, plan)
     if plan.left:
         raise typer.Exit(1)
+
+
+def _named_once() -> OnProblem:
+    """Names each record of a later Kafka once: with a question, the metadata log is read twice."""
+    from klog.commands.offline.metadata_reading import leave_out_unknown
+
+    named: set[str] = set()
+
+    def leave_out(error: KlogError) -> None:
+        if str(error) not in named:
+            named.add(str(error))
+            leave_out_unknown(error)
+
+    return leave_out
 
 
 def _log_dirs(directories: list[Path] | tuple[()]) -> list[str]:

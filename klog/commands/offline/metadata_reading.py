@@ -33,13 +33,14 @@ class ReadOptions:
         from klog.cluster_metadata.forms import raise_problem
         from klog.cluster_metadata.sources import read_source
 
-        reading = read_source(source, _leave_out_unknown if self.skip_unknown else raise_problem)
+        reading = read_source(source, leave_out_unknown if self.skip_unknown else raise_problem)
         for note in reading.notes:
             print_note(f"note: {note}")
         return reading
 
 
-def _leave_out_unknown(error: KlogError) -> None:
+def leave_out_unknown(error: KlogError) -> None:
+    """Names what a later Kafka wrote; any other error is raised."""
     if not isinstance(error, UnsupportedFormatError):
         raise error
     error.cure = "left out"

@@ -12,11 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from klog.cluster_metadata import kraft_form, tree_output
+from klog.cluster_metadata.forms import OnProblem
 from klog.cluster_metadata.kraft_log import is_kraft_directory
 from klog.cluster_metadata.model import Cluster, Partition
 from klog.config.broker import BrokerConfig
 from klog.formats import meta_properties
-from klog.formats.errors import StorageError, UsageError
+from klog.formats.errors import StorageError
 from klog.formats.meta_properties import MetaProperties
 from klog.formats.names import FileKind
 from klog.metadata import paths, znodes
@@ -68,33 +69,37 @@ def is_of_kraft(identities: Mapping[str, MetaProperties | None]) -> bool:
     return any(found is not None and found.version != 0 for found in identities.values())
 
 
+def metadata_directories(config: BrokerConfig, directories: Sequence[str]) -> list[str]:
+    """Where the metadata logs of a node are: in metadata.log.dir, or in the log directories.
+
+    metadata.log.dir may name those of several controllers, with commas.
+    """
+    own = config.text("metadata.log.dir")
+    named = list(directories) if not own else [own] if os.path.isdir(own) else own.split(",")
+    return [each for each in named if is_kraft_directory(each)]
+
+
 def take_over(
-    store: MetadataStore, config: BrokerConfig, directories: Sequence[str], *, writes: bool
+    store: MetadataStore, config: BrokerConfig, directories: Sequence[str], on_problem: OnProblem
 ) -> TakenOver:
     """Writes the metadata of the node that the directories belong to, if the tree does not have it.
 
-    Raises `UsageError` (nothing may be written), `StorageError` (no metadata log, another cluster, a tree
-    that is not empty), `FormatError`, `StoreError`.
+    Raises `StorageError` (no metadata log, another cluster, a tree that is not empty), `FormatError`,
+    `StoreError`; what `on_problem` does not raise is left out.
     """
-    own = config.text("metadata.log.dir")
-    places = [each for each in ([own] if own else directories) if is_kraft_directory(each)]
+    places = metadata_directories(config, directories)
     if not places:
         raise StorageError(
             "the directory belongs to a KRaft node, but its metadata log is not in log.dirs",
             file=directories[0],
             cure="-o metadata.log.dir=DIR, where __cluster_metadata-0 is",
         )
-    reading = kraft_form.read(places)
+    reading = kraft_form.read(places, on_problem)
     cluster, kept_back = servable(reading.cluster)
     present = store.get_many([paths.CLUSTER_ID])[0]
     losses: tuple[str, ...] = ()
     is_new = present is None or znodes.is_unfinished_tree(present.data)
     if is_new:
-        if not writes:
-            raise UsageError(
-                "adopt: --dry-run cannot show what ZooKeeper would get from a KRaft directory",
-                cure="klog metadata show DIR shows it",
-            )
         losses = tree_output.write(store, cluster)
     elif present is not None and znodes.decode_cluster_id(present.data) != cluster.cluster_id:
         raise StorageError(

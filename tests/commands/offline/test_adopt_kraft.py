@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,11 +18,17 @@ from klog.cluster_metadata.sources import read_source
 from klog.formats import meta_properties
 from klog.formats.errors import StorageError
 from klog.formats.names import TopicPartition
-from klog.metadata.embedded import FILE_NAME
+from klog.metadata.embedded import FILE_NAME, EmbeddedStore
+from klog.metadata.zookeeper import ZooKeeperStore
+from klog.server.adoption_run import run_adoption
 from klog.server.startup.config_reading import read_config
 from klog.server.startup.kraft_takeover import require_no_kraft
+from tests.cluster_metadata.kraft_files import batch, directory, metadata
+from tests.cluster_metadata.test_kraft_output import run_in_child
 from tests.commands.running import Run, runner
 from tests.corpora import FIXTURES
+from tests.metadata.conftest import zookeeper  # noqa: F401 (a fixture)
+from tests.peers.zookeeper import ZooKeeperServer
 from tests.server.test_broker import started, write
 
 LOGS = FIXTURES / "k4-kraft" / "logs"
@@ -143,3 +155,198 @@ def test_kraft_configs_are_no_obstacle_once_the_metadata_is_taken_over(klog: Run
     config = kraft_properties(data)
     assert klog("adopt", "--config", config, "--yes").code == 0
     require_no_kraft(read_config(str(config), ()), str(config))
+
+
+def test_a_dry_run_says_what_zookeeper_would_get_and_changes_nothing(
+    klog: Run,
+    data: Path,
+    zookeeper: ZooKeeperServer,  # noqa: F811
+) -> None:
+    before = files(data)
+    target = ("-o", "broker.id=1", "-o", f"zookeeper.connect={zookeeper.hosts}/dry")
+    dry = klog("adopt", data, "--dry-run", *target)
+    assert dry.code == 0
+    assert dry.out == "from the KRaft metadata log: 2 topics with 15 partitions would be taken over\n"
+    assert files(data) == before
+    assert read_tree(zookeeper, "/dry") == {}
+    assert klog("adopt", data, "--yes", *target).code == 0
+    taken = read_source(f"{zookeeper.hosts}/dry").cluster
+    assert set(taken.topics) == {"m-many", "m-one"}
+
+
+def read_tree(server: ZooKeeperServer, path: str) -> dict[str, bytes | None]:
+    """All nodes with something in them below a path."""
+    store = ZooKeeperStore(server.hosts)
+    try:
+        found: dict[str, bytes | None] = {}
+        above = [path] if store.exists(path) else []
+        while above:
+            at = above.pop()
+            above += [f"{at}/{name}" for name in store.children(at)]
+            node = store.get_many([at])[0]
+            if node is not None and node.data:
+                found[at] = node.data
+        return found
+    finally:
+        store.close()
+
+
+def test_a_dry_run_says_that_zookeeper_is_not_empty(
+    klog: Run,
+    data: Path,
+    zookeeper: ZooKeeperServer,  # noqa: F811
+) -> None:
+    store = ZooKeeperStore(f"{zookeeper.hosts}/full")
+    store.create("/config/users/u", b"x", make_parents=True)
+    store.close()
+    target = ("-o", "broker.id=1", "-o", f"zookeeper.connect={zookeeper.hosts}/full")
+    for option in ("--dry-run", "--yes"):
+        refused = klog("adopt", data, option, *target)
+        assert (refused.code, "the metadata tree is not empty" in refused.err) == (1, True)
+    assert (data / "meta.properties").read_bytes() == (LOGS / "meta.properties").read_bytes()
+
+
+def test_log_directories_that_disagree_are_decided_by_the_quorums_rule(
+    klog: Run, data: Path, tmp_path: Path
+) -> None:
+    """A second log directory has an older copy of the metadata log, as after a move of metadata.log.dir."""
+    second = tmp_path / "second"
+    second.mkdir()
+    shutil.copy(data / "meta.properties", second)
+    shutil.move(data / "m-one-0", second)
+    cut_after_snapshot(Path(shutil.copytree(data / "__cluster_metadata-0", second / "__cluster_metadata-0")))
+    done = klog("adopt", second, data, "--yes", "-o", "broker.id=1")
+    assert done.code == 0
+    assert f"{second} ends at offset 96 in epoch 1, {data} at offset 129" in done.err
+    assert "the latter counts, as in an election of the quorum" in done.err
+    for each in (data, second):
+        assert meta_properties.parse((each / "meta.properties").read_bytes()).version == 0
+        assert (each / "meta.properties.kraft").exists()
+
+
+def cut_after_snapshot(log: Path) -> None:
+    """Leaves the latest snapshot only: the end of a follower that has just loaded it."""
+    for each in log.iterdir():
+        if not each.name.startswith("00000000000000000096-"):
+            each.unlink()
+
+
+def test_a_follower_is_behind_the_controllers_that_are_named(klog: Run, data: Path, tmp_path: Path) -> None:
+    controller = tmp_path / "controller"
+    controller.mkdir()
+    shutil.copytree(data / "__cluster_metadata-0", controller / "__cluster_metadata-0")
+    cut_after_snapshot(data / "__cluster_metadata-0")
+    places = f"metadata.log.dir={data},{controller}"
+    done = klog("adopt", data, "--yes", "-o", "broker.id=1", "-o", places)
+    assert (done.code, f"{data} ends at offset 96 in epoch 1" in done.err) == (0, True)
+
+
+_HOLD = (
+    "import sys; from klog.storage.files.directory_lock import locked\n"
+    "with locked(sys.argv[1]): print('held', flush=True); sys.stdin.read()"
+)
+
+
+@contextmanager
+def held(directory: Path) -> Iterator[None]:
+    """Another process has the directory's lock, as a node that runs."""
+    command = [sys.executable, "-c", _HOLD, str(directory)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        try:
+            yield
+        finally:
+            holder.communicate()
+
+
+@pytest.mark.parametrize("option", ["--dry-run", "--yes"])
+def test_a_controller_that_runs_is_refused(klog: Run, data: Path, tmp_path: Path, option: str) -> None:
+    controller = tmp_path / "controller"
+    controller.mkdir()
+    shutil.copy(data / "meta.properties", controller)
+    shutil.move(data / "__cluster_metadata-0", controller)
+    with held(controller):
+        refused = klog("adopt", data, option, "-o", "broker.id=1", "-o", f"metadata.log.dir={controller}")
+    assert (refused.code, refused.err.startswith(f"klog: {controller}")) == (1, True)
+    assert "process" in refused.err
+    assert not (data / "meta.properties.kraft").exists()
+
+
+def with_records(path: Path, *values: bytes) -> Path:
+    """A KRaft directory of node 1 with these metadata records after the first ones."""
+    log = directory(path)
+    data = batch([metadata(12, name="metadata.version", featureLevel=27), *values], 0)
+    (log / "00000000000000000000.log").write_bytes(data)
+    return path
+
+
+UNKNOWN = bytes([1, 99, 0, 0])  # frame version 1, type 99, version 0, no tagged fields
+TOPIC_ID = "ey5g-FnqTD-kdOop3hS1Qw"
+
+
+def test_records_of_a_later_kafka_are_refused_unless_they_are_to_be_skipped(
+    klog: Run, tmp_path: Path
+) -> None:
+    data = with_records(tmp_path / "logs", UNKNOWN, metadata(2, name="t", topicId=TOPIC_ID))
+    before = files(data)
+    refused = klog("adopt", data, "--yes", "-o", "broker.id=1")
+    assert (refused.code, "offset 1 has type 99, which klog does not know" in refused.err) == (1, True)
+    assert "meta.properties.kraft" not in files(data)
+    assert files(data)["meta.properties"] == before["meta.properties"]
+    done = klog("adopt", data, "--yes", "--skip-unknown", "-o", "broker.id=1")
+    assert (done.code, done.err.count("type 99")) == (0, 1)
+    assert set(read_source(str(data)).cluster.topics) == {"t"}
+
+
+def test_topics_with_the_same_id_are_refused(klog: Run, tmp_path: Path) -> None:
+    records = [metadata(2, name=name, topicId=TOPIC_ID) for name in ("a", "b")]
+    refused = klog("adopt", with_records(tmp_path / "logs", *records), "--yes", "-o", "broker.id=1")
+    assert (refused.code, f"topics a and b have the same id, {TOPIC_ID}" in refused.err) == (1, True)
+
+
+def test_a_kill_at_any_moment_can_be_repeated(data: Path, tmp_path: Path) -> None:
+    whole = Path(shutil.copytree(data, tmp_path / "whole"))
+    adopt_in(whole)
+    expected = read_source(str(whole)).cluster
+    step, was_killed = 0, True
+    while was_killed:
+        step += 1
+        path = Path(shutil.copytree(data, tmp_path / f"killed-{step}"))
+        was_killed = killed_at(step, lambda path=path: adopt_in(path))  # type: ignore[misc]
+        if was_killed:
+            adopt_in(path)
+        assert read_source(str(path)).cluster == expected
+        assert (path / "meta.properties.kraft").read_bytes() == (LOGS / "meta.properties").read_bytes()
+        assert meta_properties.parse((path / "meta.properties").read_bytes()).version == 0
+        assert not [*path.glob("*.tmp")]
+        shutil.rmtree(path)
+    assert step > 4
+
+
+def adopt_in(path: Path) -> None:
+    run_adoption(read_config(None, [f"log.dirs={path}", "broker.id=1"]), dry_run=False, allow_missing=False)
+
+
+def killed_at(step: int, work: Callable[[], None]) -> bool:
+    """Does work in a child that is killed before its n-th write into the tree or rename; whether it was."""
+    done = 0
+
+    def counting(real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **more: Any) -> Any:
+            nonlocal done
+            done += 1
+            if done == step:
+                os._exit(9)
+            return real(*args, **more)
+
+        return call
+
+    def child() -> None:
+        for owner, name in ((os, "replace"), (shutil, "copy2"), (EmbeddedStore, "multi_many")):
+            setattr(owner, name, counting(getattr(owner, name)))
+        work()
+
+    ended = run_in_child(child)
+    assert ended in (0, 9)
+    return ended == 9
