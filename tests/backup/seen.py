@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 
 import klog.testing
 from tests.backup.repositories import Backups
@@ -36,16 +37,22 @@ def source() -> Iterator[Source]:
     """Records that are plain, compressed, committed and aborted, with keys, headers and times."""
     config = {"log.retention.ms": -1, "offsets.topic.num.partitions": 2}
     with klog.testing.broker(config) as broker:
-        bootstrap = broker.bootstrap_servers
-        broker.create_topic(TOPIC, partitions=PARTITIONS)
-        for number, codec in enumerate(("none", "gzip", "lz4", "zstd", "snappy")):
-            write(bootstrap, f"{codec}", {"compression.type": codec})
-            write_transaction(bootstrap, number, is_commit=number != 2)
-        left = commit_some(bootstrap)
-        seen = {number: messages(bootstrap, number) for number in range(PARTITIONS)}
+        seen, left = fill(broker.bootstrap_servers)
         directory = broker.log_dirs[0]
         broker.stop()
         yield Source(directory, seen, left)
+
+
+def fill(bootstrap: str) -> tuple[Seen, Seen]:
+    """Write records of every kind, and commit offsets; what readers see, and what is left for the group."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for future in admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)]).values():
+        future.result(TIMEOUT_S)
+    for number, codec in enumerate(("none", "gzip", "lz4", "zstd", "snappy")):
+        write(bootstrap, f"{codec}", {"compression.type": codec})
+        write_transaction(bootstrap, number, is_commit=number != 2)
+    left = commit_some(bootstrap)
+    return all_messages(bootstrap), left
 
 
 def write(bootstrap: str, name: str, config: dict[str, object], count: int = 60) -> None:

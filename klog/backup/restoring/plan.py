@@ -18,6 +18,7 @@ from klog.backup.moment.view import PartitionView
 from klog.backup.restoring.batches import PieceSource, read_batches
 from klog.backup.restoring.state_records import transaction_records, transaction_states
 from klog.coordinator.transactions.records import TransactionRecord
+from klog.formats.constants import MAGIC_V2
 from klog.formats.errors import UsageError
 from klog.formats.names import TopicPartition
 from klog.jobs.threads import side_by_side
@@ -36,7 +37,7 @@ class Moment:
 @dataclass(frozen=True, slots=True)
 class PlannedPartition:
     """A partition that comes back. `size_bytes` is about what its log takes, `largest_batch_bytes` the size
-    of the largest batch in it.
+    of the largest batch in it, `oldest_magic` the oldest message format.
     """
 
     view: PartitionView
@@ -44,6 +45,7 @@ class PlannedPartition:
     target: TopicPartition
     size_bytes: int
     largest_batch_bytes: int = 0
+    oldest_magic: int = MAGIC_V2
     aborted: tuple[AbortedPart, ...] = ()
 
 
@@ -94,12 +96,12 @@ def plan_restore(
     """
     decisions = Decisions()
     histories: dict[TopicPartition, PartitionHistory] = {}
-    sizes: dict[TopicPartition, tuple[int, int]] = {}
+    sizes: dict[TopicPartition, tuple[int, int, int]] = {}
     rules = [(view, rule_of(view, moment)) for view in views]
     read = side_by_side(jobs, lambda each: _read(source, *each, on_bytes), rules)
     for view, found in zip(views, read, strict=True):
         histories[view.partition] = found.history
-        sizes[view.partition] = (found.size_bytes, found.largest_batch_bytes)
+        sizes[view.partition] = (found.size_bytes, found.largest_batch_bytes, found.oldest_magic)
         for decided in found.records:
             decisions.add(view.partition, *decided)
     ends = ConsistentEnds(histories, decisions)
@@ -125,14 +127,16 @@ def plan_restore(
 
 @dataclass(slots=True)
 class _Read:
-    """The history of a partition, about how many bytes lie before its end by time, its largest batch there,
-    and the records of a partition of `__transaction_state` with the offsets of their batches and their times.
-    If some of those are lost, markers say what was decided, as if the topic was not there.
+    """The history of a partition, about how many bytes lie before its end by time, its largest batch and
+    oldest format there, and the records of a partition of `__transaction_state` with the offsets of their
+    batches and their times. If some of those are lost, markers say what was decided, as if the topic was not
+    there.
     """
 
     history: PartitionHistory
     size_bytes: int
     largest_batch_bytes: int
+    oldest_magic: int
     records: list[tuple[int, int, int, TransactionRecord]]
 
 
@@ -140,6 +144,7 @@ def _read(source: PieceSource, view: PartitionView, rule: EndRule, on_bytes: OnB
     reader = HistoryReader(rule, view.gaps)
     records = []
     size_bytes = largest_batch_bytes = 0
+    oldest_magic = MAGIC_V2
     for rows in read_batches(source, view.parts):
         try:
             reader.follow(rows.data, rows.table, rows.first, rows.last)
@@ -148,6 +153,7 @@ def _read(source: PieceSource, view: PartitionView, rule: EndRule, on_bytes: OnB
         if not reader.has_ended:
             size_bytes += len(rows.span())
             largest_batch_bytes = max(largest_batch_bytes, *rows.table.size[rows.first : rows.last])
+            oldest_magic = min(oldest_magic, *rows.table.magic[rows.first : rows.last])
         if view.partition.topic == TRANSACTION_TOPIC and not view.gaps:
             records += [
                 (offset, end, written_ms, record)
@@ -157,4 +163,4 @@ def _read(source: PieceSource, view: PartitionView, rule: EndRule, on_bytes: OnB
         if on_bytes is not None:
             on_bytes(len(rows.span()))
     history = reader.finish(view.complete_ms, view.log_start_offset)
-    return _Read(history, size_bytes, largest_batch_bytes, records)
+    return _Read(history, size_bytes, largest_batch_bytes, oldest_magic, records)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Final
 from klog.backup.model import Manifest
 from klog.backup.repository import Repository
 from klog.backup.restoring.cluster import Replicas, assigned, index_settings, restored_cluster
+from klog.backup.restoring.kraft import KraftTarget, require_new_formats, write_kraft
 from klog.backup.restoring.log_directories import Layout, Written, write_log_directories
 from klog.backup.restoring.plan import OnBytes, RestorePlan
 from klog.backup.restoring.request import identity, metadata_of
@@ -33,8 +34,8 @@ METADATA_FILE: Final = "cluster-metadata.json"
 class TargetOptions:
     """Where to, and for which brokers. Without `brokers` they are those of the backup, with their old
     assignment if it is known. `new_cluster_id` is used if the backup does not say the old one. `open_tree`
-    opens the metadata tree of the new cluster; without it, one broker gets klog's embedded tree, and several
-    get a file in the JSON form.
+    opens the metadata tree of the new cluster, and `kraft` makes nodes of KRaft; without both, one broker
+    gets klog's embedded tree, and several get a file in the JSON form.
     """
 
     directory: str
@@ -42,16 +43,18 @@ class TargetOptions:
     brokers: tuple[int, ...] = ()
     replication_factor: int = 1
     open_tree: Callable[[], MetadataStore] | None = None
+    kraft: KraftTarget | None = None
     jobs: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What was written, the log directory of each broker, and in words what could not come back."""
+    """What was written, the directory of each node, and in words what could not come back, or was changed."""
 
     written: Written
     directories: dict[int, str]
     losses: tuple[str, ...]
+    changes: tuple[str, ...] = ()
 
 
 def run_restore(
@@ -67,22 +70,31 @@ def run_restore(
     known = metadata_of(repository, manifest)
     replicas = _replicas(plan, known, manifest, options)
     brokers = sorted({broker for each in replicas.values() for broker in each} | set(options.brokers))
-    names = {brokers[0]: ""} if len(brokers) == 1 else {each: f"broker-{each}" for each in brokers}
+    if options.kraft is not None:
+        require_new_formats(plan, options.kraft, known)
+    names = _directory_names(brokers, options.kraft)
     cluster_id = manifest.cluster_id or options.new_cluster_id
     layout = Layout(
-        names,
+        {broker: names[broker] for broker in brokers},
         replicas,
-        cluster_id,
+        cluster_id if options.kraft is None else None,
         index_settings(known, {each.view.partition.topic for each in plan.partitions}),
     )
     target = RestoreTarget(options.directory, identity(plan))
     _require_space(plan, replicas, target.path)
+    directories = {node: os.path.join(target.path, name) for node, name in names.items()}
     losses: list[str] = []
+    changes: list[str] = []
 
     def finish(written: Written) -> None:
         found = restored_cluster(known, cluster_id, plan, written, replicas)
         losses.extend(found.losses)
-        losses.extend(_write_metadata(found.cluster, target.path, options, is_single=len(brokers) == 1))
+        if options.kraft is not None:
+            formatted = write_kraft(found.cluster, options.kraft, known, directories, brokers)
+            losses.extend(formatted.losses)
+            changes.extend(formatted.changes)
+        else:
+            losses.extend(_write_metadata(found.cluster, target.path, options, is_single=len(brokers) == 1))
 
     written = write_log_directories(
         RepositoryPieces(repository),
@@ -93,8 +105,7 @@ def run_restore(
         finish=finish,
         on_bytes=on_bytes,
     )
-    directories = {broker: os.path.join(target.path, name) for broker, name in names.items()}
-    return Restored(written, directories, tuple(losses))
+    return Restored(written, directories, tuple(losses), tuple(changes))
 
 
 def _replicas(
@@ -110,6 +121,14 @@ def _replicas(
             return assigned(plan, [_only_broker(manifest)], 1)
         found[each.target] = topic.partitions[original.partition].assignment.target
     return found
+
+
+def _directory_names(brokers: Sequence[int], kraft: KraftTarget | None) -> dict[int, str]:
+    """The directory of each node below the target; one that is alone has the target itself."""
+    nodes = brokers if kraft is None else list(kraft.roles(brokers))
+    if len(nodes) == 1:
+        return {nodes[0]: ""}
+    return {each: f"broker-{each}" if each in brokers else f"controller-{each}" for each in nodes}
 
 
 def _only_broker(manifest: Manifest) -> int:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from klog.backup.producing.run import ProducingOptions
     from klog.backup.repository import Repository
     from klog.backup.restoring.damage import LeftOut
+    from klog.backup.restoring.kraft import KraftTarget
     from klog.backup.restoring.plan import RestorePlan
     from klog.backup.restoring.request import RestoreRequest, Selected
     from klog.backup.restoring.run import Restored, TargetOptions
@@ -111,6 +112,17 @@ class PlaceOptions:
         "The ids of the brokers of the new cluster [default: those of the backup].",
         metavar="ID,ID",
     )
+    kraft: bool = flag("Make nodes of KRaft, for Kafka 3.9 or 4. Brokers are controllers, too.")
+    controllers: str | None = optional(
+        None, "With --kraft: the ids of the controllers, if not all brokers are.", metavar="ID,ID"
+    )
+    metadata_version: str | None = optional(
+        None,
+        "Of the Kafka that will start: 4.1, 4.0, 3.9, or a level's name (4.0-IV3). [default: that of the"
+        " backup, or 4.1]",
+        metavar="VERSION",
+        show_default=False,
+    )
     replication_factor: int | None = optional(
         None,
         "The replicas of each partition [default: 1 with --brokers; a running cluster's own default].",
@@ -143,19 +155,34 @@ class PlaceOptions:
         return TargetOptions(
             str(self.to),
             encode_uuid(secrets.token_bytes(16)),
-            _broker_ids(self.brokers),
+            _node_ids("--brokers", self.brokers),
             self.replication_factor or 1,
             None if self.zookeeper is None else _opening(self.zookeeper),
+            self._kraft(),
             self.jobs_or_cores,
         )
+
+    def _kraft(self) -> KraftTarget | None:
+        """The nodes of KRaft, None for a cluster without. Raises UsageError."""
+        from klog.backup.restoring.kraft import KraftTarget
+
+        if not self.kraft:
+            if self.controllers is not None or self.metadata_version is not None:
+                raise UsageError("--controllers and --metadata-version are for --kraft")
+            return None
+        if self.zookeeper is not None:
+            raise UsageError("--kraft and --zookeeper exclude each other")
+        controllers = _node_ids("--controllers", self.controllers)
+        now_ms = time.time_ns() // 1_000_000
+        return KraftTarget(now_ms, secrets.token_bytes, controllers, self.metadata_version)
 
     def producing(self) -> ProducingOptions:
         """How to restore into a running cluster. Raises UsageError."""
         from klog.backup.producing.run import ProducingOptions
         from klog.client.admin import CLUSTER_DEFAULT
 
-        if self.brokers is not None or self.zookeeper is not None:
-            raise UsageError("--brokers and --zookeeper are for log directories", cure="leave them out")
+        if self.brokers is not None or self.zookeeper is not None or self.kraft:
+            raise UsageError("--brokers, --zookeeper and --kraft are for directories", cure="leave them out")
         factor = CLUSTER_DEFAULT if self.replication_factor is None else self.replication_factor
         return ProducingOptions(str(self.mapping), factor, self.jobs or _CONNECTIONS)
 
@@ -204,6 +231,8 @@ def restore(
     klog restore /mnt/backup --topic 'orders.*' --rename orders=orders-before --to /tmp/orders
 
     klog restore /mnt/backup --to /mnt/new --brokers 1,2,3 --replication-factor 3 --zookeeper zk:2181
+
+    klog restore /mnt/backup --at 1h --to /var/lib/kafka --kraft --metadata-version 4.1
 
     klog restore /mnt/backup --at 1h --topic orders --rename orders=orders-old --bootstrap-server kafka:9092
     """
@@ -298,12 +327,14 @@ def _say_what_came(plan: RestorePlan, restored: Restored, *, quiet: bool) -> Non
     note_damage(plan)
     for loss in restored.losses:
         print_note(f"not restored: {loss}")
+    for change in restored.changes:
+        print_note(change)
     if quiet:
         return
     size_bytes = sum(each.size_bytes for each in restored.written.values())
     print_line(f"{summary(plan)} as of {human_time(plan.moment_ms)}, {human_bytes(size_bytes)}:")
     for broker_id, directory in restored.directories.items():
-        print_line(f"broker {broker_id}: {directory}")
+        print_line(f"node {broker_id}: {directory}")
 
 
 def _offsets(path: Path) -> Mapping[TopicPartition, int]:
@@ -335,12 +366,12 @@ def _names(pairs: Sequence[str]) -> Mapping[str, str]:
     return found
 
 
-def _broker_ids(text: str | None) -> tuple[int, ...]:
+def _node_ids(option: str, text: str | None) -> tuple[int, ...]:
     if text is None:
         return ()
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() and len(part) <= 9 for part in parts) or len(set(parts)) < len(parts):
-        raise UsageError(f"--brokers {text}: write different ids, such as 1,2,3")
+        raise UsageError(f"{option} {text}: write different ids, such as 1,2,3")
     return tuple(map(int, parts))
 
 
