@@ -24,6 +24,7 @@ from confluent_kafka.admin import (
 )
 
 import klog.testing
+from klog.backup.restoring.target import INCOMPLETE, RestoreTarget
 from klog.cluster_metadata import kraft_form
 from klog.formats import meta_properties
 from tests.backup import seen
@@ -43,6 +44,10 @@ AUTHORIZER = {
     "super.users": "User:ANONYMOUS",
 }
 RECOVERY = "Recovering|rebuilding index|Corrupt|Found invalid|stray"
+
+
+class KilledError(Exception):
+    pass
 
 
 @pytest.fixture
@@ -90,6 +95,39 @@ def test_topics_configs_and_levels_are_in_the_metadata_of_a_node(
     assert found.features["metadata.version"] == 25
     written = (tmp_path / "new" / "orders-0" / "partition.metadata").read_text()
     assert found.topics["orders"].topic_id in written
+
+
+def test_brokers_and_controllers_get_a_directory_each_also_after_a_kill(
+    klog_command: Run, backups: Backups, logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Log(logs / "orders-0").append(batch(0, 3)).write()
+    backups.run(logs)
+    new = tmp_path / "new"
+    words = ("--kraft", "--brokers", "1,2", "--replication-factor", 2, "--controllers", 11)
+
+    def killed(*_: object) -> None:
+        raise KilledError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RestoreTarget, "finish", killed)
+        with pytest.raises(KilledError):
+            restore(klog_command, backups.place, new, *words)
+    assert all((new / f"broker-{each}" / INCOMPLETE).exists() for each in (1, 2))
+    restore(klog_command, backups.place, new, *words)
+
+    nodes = {
+        path.name: meta_properties.parse((path / "meta.properties").read_bytes()) for path in new.iterdir()
+    }
+    assert {name: node.node_id for name, node in nodes.items()} == {
+        "broker-1": 1,
+        "broker-2": 2,
+        "controller-11": 11,
+    }
+    assert len({node.cluster_id for node in nodes.values()}) == 1
+    found = kraft_form.read([str(new / "controller-11")]).cluster.topics["orders"]
+    assert set(found.partitions[0].assignment.replicas) == {1, 2}
+    logs_of = [(new / f"broker-{each}" / "orders-0" / f"{0:020}.log").read_bytes() for each in (1, 2)]
+    assert logs_of[0] == logs_of[1] == (logs / "orders-0" / f"{0:020}.log").read_bytes()
 
 
 @pytest.mark.kafka
