@@ -16,6 +16,7 @@ from typing import TypeAlias
 
 from klog.cluster_metadata import tree_output
 from klog.cluster_metadata.forms import OnProblem, raise_problem
+from klog.cluster_metadata.without_kraft import is_of_kraft, rewrite_identities, without_kraft
 from klog.config.broker import BrokerConfig
 from klog.config.broker_checks import broker_id as configured_broker_id
 from klog.config.broker_topics import check_topic_overrides
@@ -31,13 +32,7 @@ from klog.metadata.topics import read_partition_states, read_valid_topics, topic
 from klog.metadata.znodes import encode_cluster_id
 from klog.server.startup.adoption import AdoptionPlan, adopt, plan_adoption, stored_replicas, with_configs
 from klog.server.startup.identity import resolve_identity
-from klog.server.startup.kraft_takeover import (
-    is_of_kraft,
-    metadata_directories,
-    rewrite_identities,
-    take_over,
-    without_kraft,
-)
+from klog.server.startup.kraft_takeover import metadata_directories, take_over
 from klog.server.startup.settings import log_directories
 from klog.server.startup.stores import open_store
 from klog.storage.files.directory_lock import locked

@@ -17,6 +17,7 @@ from klog.client.admin import ResourceType
 from klog.cluster_metadata import kraft_form
 from klog.cluster_metadata.forms import Reading
 from klog.cluster_metadata.model import Cluster, Partition, Topic
+from klog.cluster_metadata.without_kraft import servable
 from klog.coordinator.groups.coordinator import CONSUMER_OFFSETS
 from klog.formats.constants import NO_LEADER
 from klog.formats.errors import KlogError, UnsupportedFormatError
@@ -25,7 +26,6 @@ from klog.metadata.embedded import FILE_NAME
 from klog.metadata.values import LeaderAndIsr, ReplicaAssignment
 from klog.replicas.files import is_remote, local_path, parent
 from klog.replicas.replica_files import Replica
-from klog.server.startup.kraft_takeover import servable
 from klog.storage.log.directory_loading import METADATA_TOPIC
 
 _log = logging.getLogger(__name__)

@@ -7,26 +7,20 @@ kept as `meta.properties.kraft`, so that the way back is to put it in its place 
 from __future__ import annotations
 
 import os
-import shutil
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from klog.cluster_metadata import kraft_form, tree_output
 from klog.cluster_metadata.forms import OnProblem
 from klog.cluster_metadata.kraft_log import is_kraft_directory
-from klog.cluster_metadata.model import Cluster, Partition
+from klog.cluster_metadata.without_kraft import is_of_kraft, servable
 from klog.config.broker import BrokerConfig
-from klog.formats import meta_properties
 from klog.formats.errors import StorageError
 from klog.formats.meta_properties import MetaProperties
-from klog.formats.names import FileKind
 from klog.metadata import paths, znodes
 from klog.metadata.store import MetadataStore
 from klog.server.startup.settings import log_directories
-from klog.storage.files.files import write_atomically
 from klog.storage.log.data_directory import DataDirectory
-
-KEPT_SUFFIX = ".kraft"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +56,6 @@ def require_no_kraft(config: BrokerConfig, file: str | None) -> None:
 
 def _identity(directory: str) -> MetaProperties | None:
     return DataDirectory(directory).read_identity() if os.path.isdir(directory) else None
-
-
-def is_of_kraft(identities: Mapping[str, MetaProperties | None]) -> bool:
-    """Whether log directories belong to a KRaft node."""
-    return any(found is not None and found.version != 0 for found in identities.values())
 
 
 def metadata_directories(config: BrokerConfig, directories: Sequence[str]) -> list[str]:
@@ -109,55 +98,3 @@ def take_over(
         )
     remarks = (*reading.details, *reading.notes, *kept_back, *losses)
     return TakenOver(len(cluster.topics), len(list(cluster.partitions)), is_new, remarks)
-
-
-def servable(cluster: Cluster) -> tuple[Cluster, tuple[str, ...]]:
-    """The cluster as a controller without KRaft can go on with it, and what it does not get.
-
-    Eligible leaders become the ISR of a partition that has none (KIP-966). Passwords in configs of brokers
-    are left out, because the tree has them encrypted.
-    """
-    topics = {
-        name: replace(
-            topic, partitions={number: _with_isr(each) for number, each in topic.partitions.items()}
-        )
-        for name, topic in cluster.topics.items()
-    }
-    hidden = replace(cluster, scram={}).without_secrets()
-    configs = {
-        resource: {name: value for name, value in each.items() if value is not None}
-        for resource, each in hidden.configs.items()
-    }
-    kept_back = tuple(f"{each} is not taken over: set it again" for each in hidden.hidden_secrets)
-    found = {resource: each for resource, each in configs.items() if each}
-    return replace(cluster, topics=topics, configs=found), kept_back
-
-
-def _with_isr(partition: Partition) -> Partition:
-    state = partition.state
-    if state is None or state.isr:
-        return partition
-    return replace(partition, state=replace(state, isr=partition.eligible_leaders))
-
-
-def without_kraft(found: MetaProperties | None) -> MetaProperties | None:
-    """The identity of a directory for a broker without KRaft."""
-    if found is None or found.version == 0:
-        return found
-    return meta_properties.create(
-        0,
-        node_id=found.node_id,
-        cluster_id=found.cluster_id,
-        directory_id=found.directory_id,
-        comments=("",),
-    )
-
-
-def rewrite_identities(identities: Mapping[str, MetaProperties | None]) -> None:
-    """Replaces the files of KRaft nodes, and keeps what they were. Raises `StorageError`."""
-    for directory, found in identities.items():
-        changed = without_kraft(found)
-        if changed is not None and changed is not found:
-            path = os.path.join(directory, FileKind.META_PROPERTIES)
-            shutil.copy2(path, path + KEPT_SUFFIX)
-            write_atomically(path, meta_properties.build(changed))
