@@ -51,8 +51,10 @@ def held(cluster: Cluster) -> Held:
     losses = []
     if cluster.deletions:
         losses.append(f"marks of topics for deletion: {', '.join(sorted(cluster.deletions))} stay topics")
-    if cluster.requested_reassignments or cluster.generated_broker_ids:
-        losses.append("reassignments that have not begun, and the counter of generated broker ids")
+    if cluster.requested_reassignments:
+        losses.append("reassignments that have not begun")
+    if cluster.generated_broker_ids:
+        losses.append("the counter of generated broker ids")
     partitions = [each for _, each in cluster.partitions]
     if any(each.state is None for each in partitions):
         losses.append("that partitions have no leader yet: all their replicas become in-sync")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -63,13 +63,14 @@ def held(cluster: Cluster) -> Held:
     losses = []
     if cluster.brokers or cluster.controllers or cluster.voters:
         losses.append("registrations of brokers and controllers: they register when they start")
-    if cluster.features or cluster.migration_state:
+    if cluster.features:
         losses.append("features and metadata versions: ZooKeeper's brokers finalize none")
+    if cluster.migration_state:
+        losses.append("the state of a migration to KRaft")
     metrics = {name: each for name, each in cluster.configs.items() if name.type not in ENTITIES}
     if metrics:
         losses.append("configs of client metrics")
-    if any(partition != _held_partition(partition) for _, partition in cluster.partitions):
-        losses.append("directories of replicas, eligible leaders, partition epochs (which start at 0)")
+    losses += _losses_of_partitions([partition for _, partition in cluster.partitions])
     acls = frozenset(acl for acl in cluster.acls if acl_znodes.is_node_name(acl.pattern.name))
     losses += [
         f"the ACLs of {pattern}: ZooKeeper refuses its name" for pattern in _patterns(cluster.acls - acls)
@@ -96,6 +97,15 @@ def held(cluster: Cluster) -> Held:
         ),
         tuple(losses),
     )
+
+
+def _losses_of_partitions(partitions: Sequence[Partition]) -> Iterator[str]:
+    if any(each.directories for each in partitions):
+        yield "directories of replicas"
+    if any(each.eligible_leaders or each.last_known_eligible_leaders for each in partitions):
+        yield "eligible leaders"
+    if any(each.state and each.state.partition_epoch != INITIAL_PARTITION_EPOCH for each in partitions):
+        yield "partition epochs, which start at 0"
 
 
 def _held_partition(partition: Partition) -> Partition:

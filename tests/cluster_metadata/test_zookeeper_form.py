@@ -21,7 +21,7 @@ from klog.formats import zookeeper_files as z
 from klog.formats.errors import CorruptRecordError, FormatError, StorageError, UnsupportedFormatError
 from klog.metadata.store import Check, Create, Delete, Operation, SetData
 from klog.metadata.zookeeper import ZooKeeperStore
-from tests.cluster_metadata.trees import live_tree, tree_operations
+from tests.cluster_metadata.trees import live_tree, log_entry, log_file, tree_operations
 from tests.cluster_strategies import clusters
 from tests.peers import KafkaPeer
 from tests.peers.zookeeper import ZooKeeperServer
@@ -125,35 +125,6 @@ def test_of_several_clusters_one_is_named(tmp_path: Path) -> None:
         assert sources.read_source(f"{tmp_path},{place}").cluster.cluster_id == cluster_id
     with pytest.raises(StorageError, match="3 Kafka clusters, none of them at /b"):
         sources.read_source(f"{tmp_path}/b")
-
-
-def log_file(operations: Iterable[Operation]) -> bytes:
-    """A transaction log, from the first one on, that does these operations."""
-    versions: dict[str, int] = {}
-    data: bytes = z.LogHead.build({"magic": b"ZKLG", "version": 2, "dbid": 0})
-    for zxid, each in enumerate(operations, 1):
-        if isinstance(each, Create):
-            kind, record = z.CREATE, {"acl": [], "ephemeral": False, "parentCVersion": -1}
-        else:
-            versions[each.path] = versions.get(each.path, 0) + 1
-            kind, record = z.SET_DATA, {"version": versions[each.path]}
-        assert isinstance(each, Create | SetData)
-        transaction = c.Container(
-            session=1,
-            cxid=zxid,
-            zxid=zxid,
-            timeMs=1_000 + zxid,
-            type=kind,
-            record={"path": each.path, "data": each.data, **record},
-            digest=None,
-        )
-        data += _entry(z.Transaction.build(transaction))
-    return data + bytes(64)
-
-
-def _entry(body: bytes) -> bytes:
-    checksum: bytes = c.Int64sb.build(zlib.adler32(body))
-    return checksum + c.Prefixed(c.Int32sb, c.GreedyBytes).build(body) + z.END_OF_ENTRY
 
 
 @settings(max_examples=25)
@@ -268,7 +239,7 @@ def test_a_transaction_of_an_unknown_type_is_refused_with_its_position(copy: Pat
     log = z.parse_log(path.read_bytes())
     first, *_ = (each.transaction for each in log.entries)
     body = z.TransactionHead.build({**first, "type": 99}) + b"later"
-    path.write_bytes(z.LogHead.build(log) + _entry(body))
+    path.write_bytes(z.LogHead.build(log) + log_entry(body))
     with pytest.raises(UnsupportedFormatError, match="unknown type 99") as caught:
         read(copy)
     assert caught.value.file == str(path)
@@ -336,5 +307,5 @@ def _rewritten(data: bytes, kind: int, change: Callable[[c.Container], None]) ->
     log = z.parse_log(data)
     change([each.transaction for each in log.entries if each.transaction.type == kind][-1])
     return bytes(z.LogHead.build(log)) + b"".join(
-        _entry(z.Transaction.build(each.transaction)) for each in log.entries
+        log_entry(z.Transaction.build(each.transaction)) for each in log.entries
     )
