@@ -120,6 +120,8 @@ LOST_IN_KRAFT: dict[str, Callable[[Item], bool]] = {
     "that partitions have no leader yet": lambda item: item.member in ("leader", "leaderEpoch", "isr"),
     "directories of replicas": lambda item: item.kind == "partition" and item.member == "directories",
     "eligible leaders": lambda item: item.member in ("eligibleLeaders", "lastKnownEligibleLeaders"),
+    "SCRAM credentials": lambda item: item.kind == "credential",
+    "delegation tokens": lambda item: item.kind == "token",
     "details of brokers": lambda item: item.kind == "broker",
     "registrations of controllers": lambda item: item.kind == "controller",
 }
