@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 _HOST: Final = "127.0.0.1"
 _READ_BYTES: Final = 256 * 1024
@@ -42,7 +42,8 @@ class Proxies:
         self._held: set[Node] = set()
         self._healed = asyncio.Event()
         self._listeners: list[socket.socket] = []
-        self._forwarding: set[asyncio.Task[None]] = set()
+        # With the nodes that each connection is between, once they are known.
+        self._forwarding: dict[asyncio.Task[None], frozenset[Node | None]] = {}
         self._thread = threading.Thread(target=self._loop.run_forever, name="klog-proxies", daemon=True)
         self._thread.start()
 
@@ -60,8 +61,8 @@ class Proxies:
                     connection, _ = listener.accept()
                     connection.setblocking(False)
                     task = self._loop.create_task(self._forward(connection, target, port, source))
-                    self._forwarding.add(task)
-                    task.add_done_callback(self._forwarding.discard)
+                    self._forwarding[task] = frozenset()
+                    task.add_done_callback(self._forwarding.pop)
 
             self._loop.add_reader(listener, accept)
             bound: int = listener.getsockname()[1]
@@ -85,6 +86,16 @@ class Proxies:
             self._look_again()
 
         self._run(change())
+
+    def reset(self, one: Node, other: Node) -> None:
+        """Close all connections between two nodes."""
+
+        async def close() -> None:
+            for task, nodes in self._forwarding.items():
+                if nodes == {one, other}:
+                    task.cancel()
+
+        self._run(close())
 
     def hold(self, target: Node, *, is_held: bool) -> None:
         """Let new connections to a node wait, or go on. A node that starts may neglect early ones."""
@@ -131,14 +142,16 @@ class Proxies:
     async def _forward(self, connection: socket.socket, target: Node, port: int, source: Node | None) -> None:
         reader, writer = await asyncio.open_connection(sock=connection, limit=_READ_BYTES)
         try:
+            first = b""
             if source is None:
-                ports = (writer.get_extra_info(name)[1] for name in ("peername", "sockname"))
-                source = self._owner(*ports)
+                source, first = await self._who_connects(reader, writer)
+            task = cast("asyncio.Task[None]", asyncio.current_task())
+            self._forwarding[task] = frozenset((source, target))
             # A lost network would not connect them either.
             await self._until_whole(source, target)
             while target in self._held:
                 await self._healed.wait()
-            await self._pump_both(reader, writer, source, (target, port))
+            await self._pump_both(first, reader, writer, source, (target, port))
         except OSError:
             pass  # the node does not run: the connection is closed, as a refused one would be
         finally:
@@ -146,6 +159,7 @@ class Proxies:
 
     async def _pump_both(
         self,
+        first: bytes,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         source: Node | None,
@@ -153,6 +167,7 @@ class Proxies:
     ) -> None:
         target, port = far
         far_reader, far_writer = await asyncio.open_connection(_HOST, port, limit=_READ_BYTES)
+        far_writer.write(first)
         pumps = [
             asyncio.ensure_future(self._pump(reader, far_writer, source, target)),
             asyncio.ensure_future(self._pump(far_reader, writer, target, source)),
@@ -179,6 +194,15 @@ class Proxies:
     async def _until_whole(self, sender: Node | None, to: Node | None) -> None:
         while (sender, to) in self._cuts:
             await self._healed.wait()
+
+    async def _who_connects(
+        self,
+        reader: asyncio.StreamReader,  # noqa: ARG002 (others tell by what is sent)
+        writer: asyncio.StreamWriter,
+    ) -> tuple[Node | None, bytes]:
+        """The node that connects, and what was read of the connection to know it."""
+        ports = (writer.get_extra_info(name)[1] for name in ("peername", "sockname"))
+        return self._owner(*ports), b""
 
     def _owner(self, port: int, proxy_port: int) -> Node | None:
         # The table is read in parts while it changes, so a socket may be missing in one reading.

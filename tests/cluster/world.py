@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -241,7 +241,7 @@ def cluster(
     with ExitStack() as stack:
         zookeeper = stack.enter_context(ZooKeeperServer(work / "zookeeper", peer))
         tree = stack.enter_context(Tree(zookeeper.hosts))
-        links = stack.enter_context(Links()) if with_links else None
+        links = stack.enter_context(closing(Links())) if with_links else None
         members = [
             _member(broker_id, work, kind, peer, {**CONFIG, **(config or {})}, zookeeper, links)
             for broker_id, kind in enumerate(kinds_by_id)

@@ -107,6 +107,16 @@ def test_what_was_sent_before_the_end_arrives(proxies: Proxies) -> None:
             assert received.read() == sent
 
 
+def test_connections_between_two_nodes_are_reset(proxies: Proxies) -> None:
+    with connected(proxies) as (near, far):
+        proxies.reset(1, 2)
+        near.sendall(b"there")
+        assert arrives(far, b"there")
+        proxies.reset(1, 0)
+        assert arrives(near, b"")
+        assert arrives(far, b"")
+
+
 def test_a_node_that_is_down_closes_the_connection(proxies: Proxies) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
