@@ -12,7 +12,9 @@ from confluent_kafka.admin import AdminClient
 
 import klog.testing
 from klog.backup.wire import reader
+from klog.client.errors import RefusedError
 from klog.formats.names import TopicPartition
+from klog.protocol.error_codes import ErrorCode
 from klog.testing.cluster_view import wait_for
 from klog.testing.process import BrokerProcess
 from tests.backup.repositories import Backups, log_files
@@ -121,14 +123,24 @@ def test_a_log_that_begins_in_the_middle_of_a_batch_has_that_batch(
     assert list(state.segments()) == [state.pieces[0].first_offset]
 
 
+def created_again(broker: BrokerProcess) -> bool | None:
+    """None while the topic is still being deleted."""
+    try:
+        broker.create_topic("orders", partitions=1)
+    except RefusedError as error:
+        if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+            raise
+        return None
+    return True
+
+
 def test_a_topic_that_was_created_again_is_another_log(broker: BrokerProcess, backups: Backups) -> None:
     produce(broker, "orders", 100)
     backups.run_over_wire(broker.bootstrap_servers)
     old = backups.states()[ORDERS]
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     admin.delete_topics(["orders"])["orders"].result()
-    wait_for(lambda: None if (broker.log_dirs[0] / "orders-0").exists() else True, "orders was not deleted")
-    broker.create_topic("orders", partitions=1)
+    wait_for(lambda: created_again(broker), "orders was not deleted")
     produce(broker, "orders", 150)
     backups.run_over_wire(broker.bootstrap_servers)
     new = backups.states()[ORDERS]
