@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import BinaryIO, Final
 
+from klog.backup import names
 from klog.backup.keys import UserKey, key_from_environment
 from klog.backup.model import PartitionState, Piece
 from klog.backup.packing import unpacked
@@ -18,6 +19,7 @@ from klog.backup.repository import Repository, open_repository
 from klog.backup.retrying import RetryPolicy
 from klog.backup.store import missing, open_store
 from klog.formats.errors import StorageError
+from klog.replicas.files import entry_of, join
 
 READ_BYTES: Final = 1 << 20
 _CURE: Final = "take the object from a copy of the repository, or leave this partition out"
@@ -29,6 +31,11 @@ def open_backups(place: str, policy: RetryPolicy | None = None, key: UserKey | N
     Raises `MissingInputError` if there is no repository, and `UsageError` for a wrong key.
     """
     return open_repository(open_store(place, policy), key or key_from_environment(os.environ))
+
+
+def is_repository(place: str) -> bool:
+    """Whether a path or URI is a repository. Raises `StorageError` if it cannot be looked at."""
+    return entry_of(join(place.rstrip("/"), names.INFO)) is not None
 
 
 def open_piece(repository: Repository, piece: Piece) -> BinaryIO:

@@ -7,7 +7,7 @@ import logging
 import os
 import resource
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ from klog.config.broker_checks import without_effect
 from klog.config.broker_protection import require_enforced
 from klog.formats.checksums import require_correct_code
 from klog.formats.errors import ChecksumCodeError, KlogError
+from klog.formats.names import TopicPartition
 from klog.kernel.kernel import slowness
 from klog.metadata.errors import WaitCancelledError
 from klog.server.configs.log_output import configure_logging
@@ -27,10 +28,12 @@ from klog.server.startup.broker_state import BrokerState
 from klog.server.startup.config_reading import read_config
 from klog.server.startup.kraft_takeover import require_no_kraft
 from klog.server.startup.stop_requests import StopRequests
+from klog.storage.log.earlier_records import EarlierRecords
 from klog.storage.log.manager_values import Progress
 
 if TYPE_CHECKING:
     from klog.server.metrics.broker import BrokerMetrics
+    from klog.server.read_only.opening import Opening
 
 _log = logging.getLogger(__name__)
 
@@ -41,14 +44,14 @@ _NO_THREAD: Final = "can't start new thread"
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """The options of the command line. `options` are `key=value`; `read_only` are the directories to serve
-    without changing them, none for an ordinary broker; with `searches_damage` all their segments are checked.
+    """The options of the command line. `options` are `key=value`; `opening` opens what is to be served
+    without changing it, None for an ordinary broker; with `searches_damage` all its segments are checked.
     """
 
     config_file: str | None = None
     options: Sequence[str] = ()
     metrics_port: int | None = None
-    read_only: Sequence[str] = ()
+    opening: Opening | None = None
     searches_damage: bool = True
     json_logs: bool = False
     quiet: bool = False
@@ -65,15 +68,14 @@ def run(launch: Launch, on_serving: Callable[[Broker], None] = lambda broker: No
     if (slow := slowness()) is not None:
         _log.warning("%s", slow)
     with ExitStack() as closing:
-        options = launch.options
-        if launch.read_only:
-            from klog.server.read_only.opening import opened_backup
-
-            opened = closing.enter_context(opened_backup(launch.read_only, launch.config_file, options))
-            options = opened.options
-            if launch.searches_damage:
+        options: Sequence[str] = launch.options
+        earlier: Mapping[TopicPartition, EarlierRecords] = {}
+        if launch.opening is not None:
+            opened = closing.enter_context(launch.opening())
+            options, earlier = opened.options, opened.earlier
+            if launch.searches_damage and opened.search is not None:
                 on_serving = _then(opened.search.start, on_serving)
-        _run(launch, read_config(launch.config_file, options), on_serving)
+        _run(launch, read_config(launch.config_file, options), earlier, on_serving)
 
 
 def _then(start: Callable[[], None], on_serving: Callable[[Broker], None]) -> Callable[[Broker], None]:
@@ -84,8 +86,13 @@ def _then(start: Callable[[], None], on_serving: Callable[[Broker], None]) -> Ca
     return both
 
 
-def _run(launch: Launch, config: BrokerConfig, on_serving: Callable[[Broker], None]) -> None:
-    if not launch.read_only:
+def _run(
+    launch: Launch,
+    config: BrokerConfig,
+    earlier: Mapping[TopicPartition, EarlierRecords],
+    on_serving: Callable[[Broker], None],
+) -> None:
+    if launch.opening is None:
         require_no_kraft(config, launch.config_file)
     if exposed := open_to_everybody(config):
         _log.warning(
@@ -112,7 +119,8 @@ def _run(launch: Launch, config: BrokerConfig, on_serving: Callable[[Broker], No
                 on_loaded=_log_progress,
                 on_state=on_state,
                 is_stopping=lambda: stop.is_asked,
-                is_read_only=bool(launch.read_only),
+                is_read_only=launch.opening is not None,
+                earlier=earlier,
             )
         except WaitCancelledError as cancelled:
             _log.info("%s", cancelled)

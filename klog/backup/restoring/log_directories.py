@@ -6,11 +6,12 @@ import os
 import shutil
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass, field, replace
 from typing import Any, Final
 
 from klog.backup.moment.corrections import KeyValue, offset_corrections, transaction_corrections
 from klog.backup.moment.decisions import TRANSACTION_TOPIC
+from klog.backup.moment.view import PartitionView
 from klog.backup.restoring.batches import PieceSource, read_batches
 from klog.backup.restoring.partition_files import PartitionWriter, WrittenPartition
 from klog.backup.restoring.plan import OnBytes, PlannedPartition, RestorePlan
@@ -56,16 +57,18 @@ def write_log_directories(
     jobs: int = 1,
     finish: Finish | None = None,
     on_bytes: OnBytes | None = None,
+    stays: Callable[[PlannedPartition], bool] = lambda planned: False,  # noqa: ARG005
 ) -> Written:
     """Fill the target, with `jobs` partitions at a time. `finish` is called when all are there, to add the
-    metadata. `on_bytes` may be called by several threads.
+    metadata. `on_bytes` may be called by several threads. The batches of a partition that `stays` in the
+    repository are left out: its log has only what is added, from the cut on.
 
     Raises `UsageError` (the target holds something else), `StorageError`, `FormatError`. What was done stays,
     and the next call with the same plan goes on.
     """
     target.begin()
     paths = {broker_id: target.guard(name) for broker_id, name in layout.directories.items()}
-    writing = _Writing(source, plan, layout, target, paths, on_bytes)
+    writing = _Writing(source, plan, layout, target, paths, on_bytes, stays)
     written = writing.partitions(jobs)
     for broker_id, path in paths.items():
         _write_checkpoints(
@@ -93,7 +96,9 @@ class _Writing:
         target: RestoreTarget,
         paths: Mapping[int, str],
         on_bytes: OnBytes | None,
+        stays: Callable[[PlannedPartition], bool],
     ) -> None:
+        self._stays = stays
         self._source = source
         self._plan = plan
         self._layout = layout
@@ -132,6 +137,8 @@ class _Writing:
 
     def _write_replica(self, directory: str, planned: PlannedPartition) -> WrittenPartition:
         view, cut = planned.view, planned.cut
+        if self._stays(planned):
+            view = emptied(view, cut.end_offset)
         settings = self._layout.settings.get(view.partition.topic, IndexSettings())
         writer = PartitionWriter(directory, view, settings)
         try:
@@ -188,6 +195,11 @@ class _Writing:
     def _advance(self, size_bytes: int) -> None:
         if self._on_bytes is not None:
             self._on_bytes(size_bytes)
+
+
+def emptied(view: PartitionView, end_offset: int) -> PartitionView:
+    """The log without its batches, as it goes on at its end."""
+    return replace(view, parts=(), log_start_offset=end_offset, snapshot=None, empty_segments=())
 
 
 def _copy(directory: str, replica: str) -> None:

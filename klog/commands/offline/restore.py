@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -25,10 +23,10 @@ from klog.commands.offline.restore_output import (
     say_what_would,
     summary,
 )
-from klog.commands.shared.arguments import parse_time
 from klog.commands.shared.cells import human_bytes, human_time
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_error, print_line, print_note
+from klog.commands.shared.moment_options import MomentOptions
 from klog.commands.shared.option_sets import flag, optional
 from klog.commands.shared.output import OutputOptions
 from klog.commands.shared.terminal import progress
@@ -43,12 +41,7 @@ if TYPE_CHECKING:
     from klog.backup.restoring.plan import RestorePlan
     from klog.backup.restoring.request import RestoreRequest, Selected
     from klog.backup.restoring.run import Restored, TargetOptions
-    from klog.formats.names import TopicPartition
     from klog.metadata.store import MetadataStore
-
-_OFFSET_LINE: Final = re.compile(
-    r"(?P<topic>[a-zA-Z0-9._-]+):(?P<partition>[0-9]{1,9}):(?P<offset>[0-9]{1,18})"
-)
 
 # Partitions that are written to a cluster at a time: most of the time is spent waiting for answers.
 _CONNECTIONS: Final = 8
@@ -60,46 +53,16 @@ Place = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class MomentOptions:
-    """What comes back. Without a moment it is the newest backup."""
+class RestoreOptions(MomentOptions):
+    """What comes back, and under which names."""
 
-    at: str | None = optional(
-        None,
-        "All that had arrived by this time: ISO 8601, or a span back from now such as 2h.",
-        metavar="TIME",
-    )
-    backup: str | None = optional(None, "What this backup has.", metavar="ID")
-    offsets: Path | None = optional(
-        None,
-        "Partitions end at these offsets: lines TOPIC:PARTITION:OFFSET, as kafka-get-offsets prints them.",
-        metavar="FILE",
-    )
-    topic: list[str] | None = optional(
-        None,
-        "Only topics that match as a whole (a regular expression; repeatable).",
-        "--topic",
-        "-t",
-        metavar="PATTERN",
-    )
     rename: list[str] | None = optional(
         None, "The topic OLD comes back as NEW (repeatable).", metavar="OLD=NEW"
     )
 
     def request(self) -> RestoreRequest:
         """The request that the options make. Raises UsageError."""
-        from klog.admin.topic_patterns import include_list
-        from klog.backup.restoring.request import RestoreRequest
-
-        if self.at is not None and self.backup is not None:
-            raise UsageError("--at and --backup: give one of both")
-        patterns = [include_list(text) for text in self.topic or ()]
-        return RestoreRequest(
-            at_ms=parse_time("--at", self.at, datetime.now(UTC)),
-            backup=self.backup,
-            offsets={} if self.offsets is None else _offsets(self.offsets),
-            wants=lambda topic: not patterns or any(each.fullmatch(topic) for each in patterns),
-            names=_names(self.rename or ()),
-        )
+        return replace(MomentOptions.request(self), names=_names(self.rename or ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +157,7 @@ class PlaceOptions:
 
 def restore(
     repository: Place,
-    moment: MomentOptions,
+    moment: RestoreOptions,
     place: PlaceOptions,
     keys: KeyOptions,
     connection: ConnectionOptions,
@@ -335,23 +298,6 @@ def _say_what_came(plan: RestorePlan, restored: Restored, *, quiet: bool) -> Non
     print_line(f"{summary(plan)} as of {human_time(plan.moment_ms)}, {human_bytes(size_bytes)}:")
     for broker_id, directory in restored.directories.items():
         print_line(f"node {broker_id}: {directory}")
-
-
-def _offsets(path: Path) -> Mapping[TopicPartition, int]:
-    from klog.formats.names import TopicPartition
-    from klog.storage.files.files import read_small
-
-    found = {}
-    for number, line in enumerate(read_small(path).decode("utf-8", "replace").splitlines(), 1):
-        if not line.strip():
-            continue
-        match = _OFFSET_LINE.fullmatch(line.strip())
-        if match is None:
-            raise UsageError(
-                f"line {number} is not TOPIC:PARTITION:OFFSET: {line.strip()[:80]!r}", file=str(path)
-            )
-        found[TopicPartition(match["topic"], int(match["partition"]))] = int(match["offset"])
-    return found
 
 
 def _names(pairs: Sequence[str]) -> Mapping[str, str]:

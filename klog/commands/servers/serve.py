@@ -7,6 +7,7 @@ from pathlib import Path
 
 import typer
 
+from klog.commands.shared.moment_options import MomentOptions
 from klog.commands.shared.option_sets import argument, flag, optional
 from klog.commands.shared.usage import missing
 from klog.formats.errors import KlogError, UsageError
@@ -14,12 +15,14 @@ from klog.formats.errors import KlogError, UsageError
 
 def serve(
     directories: list[str] | None = argument(
-        None, "With --read-only: log directories, or what holds such.", "[DIR]..."
+        None, "With --read-only: log directories, or what holds such; or a backup repository.", "[DIR]..."
     ),
     read_only: bool = flag(
         "Serve the directories of dead brokers or of a backup, and change nothing in them."
     ),
     no_check: bool = flag("With --read-only: do not look for damage in all segments, in the background."),
+    *,
+    moment: MomentOptions,
     config: Path | None = optional(
         None, "A server.properties file as for Kafka.", "--config", "-c", metavar="FILE"
     ),
@@ -42,6 +45,9 @@ def serve(
     groups commit are kept until the stop. Damaged places are logged: those at the ends of logs at the start,
     others while it serves.
 
+    A repository of klog backup is served as it was at a moment (--at, --backup or --offsets; otherwise the
+    newest backup): what klog restore would give, without a restore. Records are read when they are asked for.
+
     Examples:
 
     klog serve
@@ -51,7 +57,10 @@ def serve(
     klog serve -o listeners=PLAINTEXT://127.0.0.1:9095 -o log.dirs=/var/lib/klog --metrics-port 9404
 
     klog serve --read-only /mnt/broker1/kafka-logs /mnt/broker2/kafka-logs
+
+    klog serve --read-only s3://backups/cluster --at 2026-11-24T10:00:00Z
     """
+    from klog.commands.servers.read_only import opening_of
     from klog.commands.shared.exit_codes import exit_code
     from klog.server.run import Launch, run
 
@@ -60,12 +69,15 @@ def serve(
         raise UsageError(f"serve: unexpected argument {directories[0]}", cure=cure)
     if no_check and not read_only:
         raise UsageError("serve: --no-check is for --read-only", cure="usage: klog serve --read-only DIR...")
+    if moment != MomentOptions() and not read_only:
+        raise UsageError("serve: --at, --backup, --offsets and --topic are for --read-only REPOSITORY")
     if read_only and not directories:
         raise missing("DIR")
+    config_file = None if config is None else str(config)
     launch = Launch(
-        read_only=tuple(directories or ()),
+        opening=opening_of(directories, moment, config_file, options or ()) if directories else None,
         searches_damage=not no_check,
-        config_file=None if config is None else str(config),
+        config_file=config_file,
         options=tuple(options or ()),
         metrics_port=metrics_port,
         json_logs=json_logs,

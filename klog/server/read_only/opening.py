@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from klog.cluster_metadata import tree_output
 from klog.formats.constants import INT32_MAX
-from klog.formats.names import encode_uuid
+from klog.formats.names import TopicPartition, encode_uuid
 from klog.metadata.embedded import FILE_NAME, EmbeddedStore
 from klog.server.adoption_run import run_adoption
 from klog.server.logs.unowned_logs import unowned_lines
@@ -26,8 +26,12 @@ from klog.server.read_only.kraft_metadata import as_served, missing_partitions
 from klog.server.read_only.scratch import make_scratch
 from klog.server.startup.config_reading import read_config
 from klog.storage.files.scratch_directory import scratch_directory
+from klog.storage.log.earlier_records import EarlierRecords
 
 _log = logging.getLogger(__name__)
+
+SCRATCH: Final = "klog-read-only-"
+"""What the names of scratch directories begin with."""
 
 _PROGRESS_EVERY: Final = 100
 
@@ -36,11 +40,16 @@ _PROGRESS_EVERY: Final = 100
 class OpenedBackup:
     """The `key=value` options of a broker that serves a backup, and the search for damage in it.
 
-    The search is to be started when the broker serves.
+    The search is to be started when the broker serves. `earlier` are records that are not in its log
+    directory.
     """
 
     options: tuple[str, ...]
-    search: DamageSearch
+    search: DamageSearch | None = None
+    earlier: Mapping[TopicPartition, EarlierRecords] = field(default_factory=dict)
+
+
+Opening = Callable[[], AbstractContextManager[OpenedBackup]]
 
 
 @contextmanager
@@ -56,7 +65,7 @@ def opened_backup(
     """
     backup = find_backup(paths)
     known = _report(backup)
-    with scratch_directory("klog-read-only-") as place:
+    with scratch_directory(SCRATCH) as place:
         directory = Path(place) / "logs"
         directory.mkdir()
         cluster_id = backup.cluster_id or encode_uuid(secrets.token_bytes(16))
@@ -69,7 +78,7 @@ def opened_backup(
             place,
         )
         _write_metadata(directory, backup, cluster_id)
-        own = (*options, *_options(directory, backup))
+        own = (*options, *read_only_options(str(directory), max(backup.broker_id, 0)))
         plan = run_adoption(read_config(config_file, own), dry_run=False, allow_missing=True)
         for line in unowned_lines(plan.left):
             _log.warning("not served: %s", line)
@@ -93,10 +102,11 @@ def _write_metadata(directory: Path, backup: Backup, cluster_id: str) -> None:
         tree_output.write(store, as_served(cluster, cluster_id, backup.logs, max(backup.broker_id, 0)))
 
 
-def _options(directory: Path, backup: Backup) -> tuple[str, ...]:
+def read_only_options(directory: str, broker_id: int) -> tuple[str, ...]:
+    """The options of a broker that serves a log directory in which nothing changes by itself."""
     own = {
         "log.dirs": directory,
-        "broker.id": max(backup.broker_id, 0),
+        "broker.id": broker_id,
         "zookeeper.connect": "",
         "auto.create.topics.enable": "false",
         "log.cleaner.enable": "false",

@@ -13,13 +13,14 @@ import time
 from collections.abc import Callable, Mapping, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from types import MappingProxyType
 from typing import Final
 
 from klog.config.broker import BrokerConfig
 from klog.config.broker_checks import check_together
 from klog.config.broker_protection import require_enforced
 from klog.controller.events import UncleanElectionEnabled
-from klog.formats.names import encode_uuid
+from klog.formats.names import TopicPartition, encode_uuid
 from klog.metadata.cache import MetadataCache
 from klog.metadata.cluster import create_persistent_nodes, live_brokers
 from klog.metadata.configs import ConfigChangeNotifications
@@ -75,6 +76,7 @@ from klog.server.startup.tokens_opening import open_tokens
 from klog.server.startup.unenforced_metadata import report_unenforced_metadata
 from klog.server.transactions.opening import broker_connections
 from klog.server.transactions.producer_id_blocks import open_producer_ids
+from klog.storage.log.earlier_records import EarlierRecords
 from klog.storage.log.log_manager import LogManager
 from klog.storage.log.manager_values import ManagerSettings, Progress
 from klog.storage.log.scheduler import Scheduler, monotonic_ms, wall_clock_ms
@@ -95,7 +97,7 @@ class Broker:
     use a clock that is never set back. `on_fatal` is called if the broker cannot go on, `on_loaded` for each
     log that has been loaded, `on_state` when the broker's state changes. `is_stopping` ends a wait for
     ZooKeeper or the controller (`WaitCancelledError`). If it `is_read_only`, clients may not write, and
-    nothing is deleted.
+    nothing is deleted; `earlier` are then records that are not in its log directories.
     Raises `KlogError` if it cannot start; all is closed.
     """
 
@@ -109,8 +111,10 @@ class Broker:
         on_state: Callable[[BrokerState], None] = lambda state: None,  # noqa: ARG005
         is_stopping: Callable[[], bool] = lambda: False,
         is_read_only: bool = False,
+        earlier: Mapping[TopicPartition, EarlierRecords] = MappingProxyType({}),
     ) -> None:
         self._static = config
+        self._earlier = earlier
         self._is_read_only = is_read_only
         self._on_state = on_state
         self._clock_ms = clock_ms
@@ -233,6 +237,7 @@ class Broker:
             self.scheduler,
             self._log_events,
             clock_ms=self._clock_ms,
+            earlier=self._earlier.get,
         )
         self.logs.open()
         closing.callback(self.logs.release)

@@ -14,6 +14,7 @@ from klog.config.topic import TopicConfig
 from klog.formats.names import DirectoryState, TopicPartition, marked_directory
 from klog.storage.files.quarantine import default_root
 from klog.storage.log.directory_loading import write_topic_id
+from klog.storage.log.earlier_records import EarlierRecords
 from klog.storage.log.loading import LoadSettings, create_log
 from klog.storage.log.log_map import parent_of
 from klog.storage.log.log_values import Background, LogState
@@ -25,13 +26,16 @@ _UNIQUE_ID_BYTES: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class LogFactory:
-    """What the logs of a broker share. `clock_ms` is the wall clock."""
+    """What the logs of a broker share. `clock_ms` is the wall clock. `earlier` gives the records of a log
+    that are not in its directory.
+    """
 
     settings: Callable[[], ManagerSettings]
     topic_config: Callable[[str], TopicConfig]
     background: Background
     clock_ms: Callable[[], int]
     jitter: Callable[[int], int]
+    earlier: Callable[[TopicPartition], EarlierRecords | None]
 
     def log(
         self, partition: TopicPartition, path: str, state: LogState, topic_id: str | None
@@ -47,6 +51,8 @@ class LogFactory:
             jitter=self.jitter,
         )
         log.topic_id = topic_id
+        if (earlier := self.earlier(partition)) is not None:
+            log.begin_with(earlier)
         return log
 
     def create(

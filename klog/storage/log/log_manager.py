@@ -43,6 +43,7 @@ from klog.storage.log.directory_loading import (
     write_topic_id,
 )
 from klog.storage.log.disk_guard import LogClosedError
+from klog.storage.log.earlier_records import EarlierRecords
 from klog.storage.log.future_logs import FutureLogs
 from klog.storage.log.log_directories import LogDirectories
 from klog.storage.log.log_factory import LogFactory, set_aside
@@ -67,8 +68,11 @@ class LogManager:
         *,
         clock_ms: Callable[[], int],
         jitter: Callable[[int], int] = secrets.randbelow,
+        earlier: Callable[[TopicPartition], EarlierRecords | None] = lambda partition: None,  # noqa: ARG005
     ) -> None:
-        """`topic_config` gives the configs of a topic; `clock_ms` is the wall clock."""
+        """`topic_config` gives the configs of a topic; `clock_ms` is the wall clock. `earlier` gives records
+        that are not in the log directories.
+        """
         self.settings = settings
         self.scheduler = scheduler
         self._topic_config = topic_config
@@ -79,7 +83,9 @@ class LogManager:
         self.background = BackgroundTasks(scheduler, self.directory_failed)
         self._directories = LogDirectories(self._go_offline)
         self._logs = LogMap()
-        self._factory = LogFactory(lambda: self.settings, topic_config, self.background, clock_ms, jitter)
+        self._factory = LogFactory(
+            lambda: self.settings, topic_config, self.background, clock_ms, jitter, earlier
+        )
         self.futures = FutureLogs(
             self._lock,
             self._logs,

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from typing import Final
 
+from klog.formats.checksums import Bytes
 from klog.storage.log.cold_reads import ProbedFile
+
+_MEMFD_CREATE: Final = getattr(os, "memfd_create", None)
 
 
 class OpenFile(ProbedFile):
@@ -25,6 +30,32 @@ class OpenFile(ProbedFile):
     def __del__(self) -> None:
         if self.descriptor >= 0:
             os.close(self.descriptor)
+
+
+class MemoryFile(OpenFile):
+    """Bytes as a file in memory (where the system has none, an unlinked one), so that they are sent like
+    those of a segment. `name` is for messages. Raises `OSError`.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, name: str, data: Bytes) -> None:
+        ProbedFile.__init__(self)
+        self.refuses_probes = True
+        self.descriptor = -1
+        self.path = name
+        if _MEMFD_CREATE is not None:
+            self.descriptor = _MEMFD_CREATE("klog")
+        else:
+            self.descriptor, path = tempfile.mkstemp(prefix="klog-")
+            os.unlink(path)
+        left = memoryview(data)
+        while left:
+            left = left[os.write(self.descriptor, left) :]
+
+    def bytes_at(self, position: int, size_bytes: int) -> bytes:
+        """Some of the bytes."""
+        return os.pread(self.descriptor, size_bytes, position)
 
 
 def sync_file(path: str) -> None:

@@ -16,6 +16,7 @@ cdef class ReadableLog:
     cdef public long long log_start_offset
     cdef public long long log_end_offset
     cdef public long long high_watermark
+    cdef public object earlier
     cdef public bint closed
 
     cpdef read_locked(

@@ -15,6 +15,7 @@ from klog.formats.errors import StorageError
 from klog.formats.names import TopicPartition
 from klog.storage.log.descriptors import STAYS_ONLINE, are_exhausted
 from klog.storage.log.disk_guard import require_open
+from klog.storage.log.earlier_records import EarlierRecords, UnreadableRecordsError
 from klog.storage.log.log_values import LogState
 from klog.storage.log.reading import OffsetOutOfRangeError, Read, aborted_in, find_range
 from klog.storage.log.segments import Segments
@@ -38,6 +39,7 @@ class ReadableLog:
         self.log_start_offset = state.log_start_offset
         self.log_end_offset = state.log_end_offset
         self.high_watermark = state.log_start_offset
+        self.earlier: EarlierRecords | None = None
         self.closed = False
 
     def __repr__(self) -> str:
@@ -49,7 +51,8 @@ class ReadableLog:
     def size_bytes(self) -> int:
         """Bytes of all segments."""
         with self.lock:
-            return sum(segment.size for segment in self.segments)
+            earlier_bytes = 0 if self.earlier is None else self.earlier.size_bytes
+            return earlier_bytes + sum(segment.size for segment in self.segments)
 
     @property
     def last_stable_offset(self) -> int:
@@ -80,6 +83,12 @@ class ReadableLog:
         """The largest epoch at or below `epoch` and its end offset; (-1, -1) if they are not known."""
         with self.lock:
             return self.epochs.end_of(epoch, self.log_end_offset)
+
+    def begin_with(self, earlier: EarlierRecords) -> None:
+        """Let the log start with records that are elsewhere: its own segments follow them."""
+        with self.lock:
+            self.earlier = earlier
+            self.log_start_offset = earlier.start_offset
 
     # -- reading ---------------------------------------------------------------------------------------------
 
@@ -115,6 +124,8 @@ class ReadableLog:
         require_open(self)
         try:
             return self._read(offset, max_bytes, limit_offset, at_least_one, committed, may_wait)
+        except UnreadableRecordsError:
+            raise
         except (OSError, StorageError) as error:
             self.fail(error)
             raise
@@ -131,6 +142,20 @@ class ReadableLog:
         end = self.log_end_offset
         if not self.log_start_offset <= offset <= end:
             raise OffsetOutOfRangeError(f"offset {offset} is outside of {self.log_start_offset} to {end}")
+        if self.earlier is not None and max_bytes >= 0 and offset < min(limit_offset, self.segments.bases[0]):
+            earlier = self.earlier.read(
+                offset,
+                max_bytes,
+                limit_offset,
+                at_least_one=at_least_one,
+                committed=committed,
+                may_wait=may_wait,
+            )
+            if earlier is not None:
+                file, position, size, base_offset, aborted = earlier
+                return self.nothing()._replace(
+                    file=file, position=position, size=size, segment_base=base_offset, aborted=aborted
+                )
         found = None
         if offset < limit_offset:
             found = find_range(self.segments, offset, limit_offset, end, max_bytes, at_least_one, may_wait)

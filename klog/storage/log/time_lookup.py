@@ -12,22 +12,16 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from klog.formats import compression
+from klog.formats.checksums import Bytes
 from klog.formats.constants import CODEC_MASK
 from klog.formats.errors import CorruptRecordError
 from klog.kernel import kernel
 from klog.kernel.columns import BatchTable, RecordTable
 from klog.storage.log.batch_place import BatchPlace
+from klog.storage.log.earlier_records import TimedOffset
 from klog.storage.log.index_repair import checked_time
 from klog.storage.log.partition_log import PartitionLog
 from klog.storage.log.segment import LogSegment
-
-
-class TimedOffset(NamedTuple):
-    """A record's timestamp and offset; `leader_epoch` is -1 if it is not known."""
-
-    timestamp: int
-    offset: int
-    leader_epoch: int
 
 
 class _Range(NamedTuple):
@@ -50,6 +44,8 @@ def first_at_or_after(log: PartitionLog, timestamp: int) -> TimedOffset | None:
 
     Raises `OSError`, `CorruptRecordError`.
     """
+    if log.earlier is not None and (earlier := log.earlier.first_at_or_after(timestamp)) is not None:
+        return earlier
     with log.lock:
         start = log.log_start_offset
         segment = next((s for s in log.segments if s.largest_timestamp() >= timestamp), None)
@@ -71,8 +67,17 @@ def with_max_timestamp(log: PartitionLog) -> TimedOffset | None:
     """The first record with the largest timestamp of the log, which may be -1; None if the log is empty.
 
     None, too, if it would be a message of magic 0, which has no timestamp. Raises `OSError`,
-    `CorruptRecordError`.
+    `CorruptRecordError`, `StorageError`.
     """
+    found = _with_max_timestamp(log)
+    earlier = None if log.earlier is None else log.earlier.with_max_timestamp()
+    if found is None or (earlier is not None and earlier.timestamp >= found.timestamp):
+        return earlier
+    return found
+
+
+def _with_max_timestamp(log: PartitionLog) -> TimedOffset | None:
+    """As `with_max_timestamp`, of the log's own segments."""
     with log.lock:
         segment = max(log.segments, key=attrgetter("max_timestamp.timestamp"))
         largest = segment.max_timestamp
@@ -99,6 +104,13 @@ def _batches(found_in: _Range) -> Iterator[BatchPlace]:
 def _records(segment: LogSegment, place: BatchPlace) -> tuple[int, RecordTable]:
     """The magic and the records of one batch."""
     data = os.pread(segment.file.descriptor, place.size, place.position)
+    return records_of_batch(data, segment.file.path, place.position)
+
+
+def records_of_batch(data: Bytes, path: str, position: int) -> tuple[int, RecordTable]:
+    """The magic and the records of a batch, which stands at a position of a file. Raises
+    `CorruptRecordError`.
+    """
     table, records = BatchTable(), RecordTable()
     kernel.scan(data, 0, True, table)
     codec = table.attributes[0] & CODEC_MASK if len(table) else 0
@@ -109,5 +121,5 @@ def _records(segment: LogSegment, place: BatchPlace) -> tuple[int, RecordTable]:
     elif len(table):
         kernel.decode(data, table, 0, 1, records)
     if records.problem is not None:
-        raise CorruptRecordError(records.problem, file=segment.file.path, position_bytes=place.position)
+        raise CorruptRecordError(records.problem, file=path, position_bytes=position)
     return (table.magic[0] if len(table) else 0), records

@@ -23,8 +23,9 @@ from klog.replication.partition_state import ANY_EPOCH
 from klog.server.handlers.answers import Struct, entity_of, send_answer
 from klog.server.handlers.partition_lookup import PartitionLookup
 from klog.server.network.request import Request
+from klog.storage.log.earlier_records import TimedOffset
 from klog.storage.log.partition_log import PartitionLog
-from klog.storage.log.time_lookup import TimedOffset, earliest, first_at_or_after, with_max_timestamp
+from klog.storage.log.time_lookup import earliest, first_at_or_after, with_max_timestamp
 
 DEBUGGING_REPLICA: Final = -2
 _READ_UNCOMMITTED: Final = 0
