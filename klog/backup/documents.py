@@ -67,6 +67,7 @@ _PIECE: Final = structure(
     sha256=Member("sha256", TEXT),
     name=Member("name", TEXT),
     stored_bytes=Member("storedBytes", _COUNT),
+    has_transactions=Member("hasTransactions", BOOL, True),
 )
 _SEEN: Final = structure(
     SegmentSeen,

@@ -28,7 +28,7 @@ class Piece:
     offset after the last batch. `first_offset` is the base offset of the first one (for a compressed set of
     magic 0 or 1, whose header does not say it, the lowest possible offset). `max_timestamp_ms` is the largest
     timestamp of the batches, -1 for none. `sha256` is that of the batches. The object may be compressed and
-    encrypted, and has `stored_bytes`.
+    encrypted, and has `stored_bytes`. Unless it `has_transactions`, no batch is transactional.
     """
 
     segment_base_offset: int
@@ -40,6 +40,7 @@ class Piece:
     sha256: str
     name: str
     stored_bytes: int
+    has_transactions: bool = True
 
 
 @dataclass(frozen=True, slots=True)

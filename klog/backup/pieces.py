@@ -14,7 +14,7 @@ from klog.backup import names
 from klog.backup.model import Piece
 from klog.backup.packing import Packer
 from klog.backup.store import NewObject, Store
-from klog.formats.constants import BATCH_HEADER_BYTES, CODEC_MASK
+from klog.formats.constants import BATCH_HEADER_BYTES, CODEC_MASK, TRANSACTIONAL_BIT
 from klog.formats.names import TopicPartition
 from klog.kernel.columns import OFFSET_UNKNOWN, BatchTable
 
@@ -140,9 +140,19 @@ class _Piece:
         self._packer = Packer(compression, self.new.write)
         self._first_offset = self._end_offset = -1
         self._max_timestamp_ms = -1
+        self._has_transactions = False
 
-    def add(self, data: memoryview, first_offset: int, end_offset: int, max_timestamp_ms: int) -> None:
+    def add(
+        self,
+        data: memoryview,
+        first_offset: int,
+        end_offset: int,
+        max_timestamp_ms: int,
+        *,
+        has_transactions: bool,
+    ) -> None:
         """Add batches."""
+        self._has_transactions = self._has_transactions or has_transactions
         if self._first_offset < 0:
             self._first_offset = first_offset
         self._end_offset = end_offset
@@ -174,6 +184,7 @@ class _Piece:
             sha256,
             name,
             self.new.stored_bytes,
+            self._has_transactions,
         )
 
 
@@ -232,7 +243,15 @@ class SegmentPieces:
             first_offset = self.next_offset
         self.next_offset = table.last_offset[last] + 1
         batches = data[start - table.origin : end - table.origin]
-        piece.add(batches, first_offset, self.next_offset, max(table.max_timestamp[first_row:end_row]))
+        piece.add(
+            batches,
+            first_offset,
+            self.next_offset,
+            max(table.max_timestamp[first_row:end_row]),
+            has_transactions=any(
+                flags & TRANSACTIONAL_BIT for flags in set(table.attributes[first_row:end_row])
+            ),
+        )
         header = batches[table.position[last] - start :][:BATCH_HEADER_BYTES]
         self.end_bytes += end - start
         self.last = self.end_bytes - table.size[last], bytes(header).hex()

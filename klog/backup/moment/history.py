@@ -55,6 +55,13 @@ class HistoryReader:
                 if table.magic[row] >= MAGIC_V2 and table.attributes[row] & TRANSACTIONAL_BIT:
                     self._follow_one(data, table, row)
 
+    def skip(self, end_offset: int, *, by_time: bool) -> None:
+        """Pass over batches up to `end_offset` that are not transactional and do not hold the end. `by_time`
+        says that only their timestamps tell.
+        """
+        self._used_time = self._used_time or by_time
+        self._last_end = end_offset
+
     def finish(self, complete_ms: int, start_offset: int = 0) -> PartitionHistory:
         """What was found. All that was acknowledged by `complete_ms` was among the batches. The log begins at
         `start_offset`.

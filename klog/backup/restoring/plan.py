@@ -5,16 +5,17 @@ The plan reads the headers of all batches of the partitions, and the records of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from klog.backup.model import Piece
 from klog.backup.moment.aborted import AbortedPart, aborted_parts
 from klog.backup.moment.corrections import fenced_epochs
 from klog.backup.moment.cut import ConsistentEnds
 from klog.backup.moment.decisions import TRANSACTION_TOPIC, Decisions
 from klog.backup.moment.history import HistoryReader
 from klog.backup.moment.values import EndRule, PartitionCut, PartitionHistory
-from klog.backup.moment.view import PartitionView
+from klog.backup.moment.view import Part, PartitionView
 from klog.backup.restoring.batches import PieceSource, read_batches
 from klog.backup.restoring.state_records import transaction_records, transaction_states
 from klog.coordinator.transactions.records import TransactionRecord
@@ -88,17 +89,20 @@ def plan_restore(
     names: Mapping[str, str],
     jobs: int = 1,
     on_bytes: OnBytes | None = None,
+    reads_all: bool = True,
 ) -> RestorePlan:
     """What comes back of `views`: the topics that are `wanted`, under new `names`.
 
     Partitions of other topics take part in finding the cut, as a transaction may be in them. `moment_ms` is
     the moment in ms. `jobs` partitions are read at a time; `on_bytes` may be called by several threads.
+    Unless it `reads_all`, pieces are not read that do not matter for the cut, and the sizes of the largest
+    batches are not known.
     """
     decisions = Decisions()
     histories: dict[TopicPartition, PartitionHistory] = {}
     sizes: dict[TopicPartition, tuple[int, int, int]] = {}
     rules = [(view, rule_of(view, moment)) for view in views]
-    read = side_by_side(jobs, lambda each: _read(source, *each, on_bytes), rules)
+    read = side_by_side(jobs, lambda each: _read(source, *each, on_bytes, reads_all=reads_all), rules)
     for view, found in zip(views, read, strict=True):
         histories[view.partition] = found.history
         sizes[view.partition] = (found.size_bytes, found.largest_batch_bytes, found.oldest_magic)
@@ -140,12 +144,38 @@ class _Read:
     records: list[tuple[int, int, int, TransactionRecord]]
 
 
-def _read(source: PieceSource, view: PartitionView, rule: EndRule, on_bytes: OnBytes | None) -> _Read:
+def _read(
+    source: PieceSource,
+    view: PartitionView,
+    rule: EndRule,
+    on_bytes: OnBytes | None,
+    *,
+    reads_all: bool,
+) -> _Read:
     reader = HistoryReader(rule, view.gaps)
     records = []
     size_bytes = largest_batch_bytes = 0
     oldest_magic = MAGIC_V2
-    for rows in read_batches(source, view.parts):
+
+    def due() -> Iterator[Part]:
+        """The parts to read; the others are passed over when it is their turn."""
+        nonlocal size_bytes
+        for part in view.parts:
+            if (
+                reads_all
+                or view.gaps
+                or part.piece.has_transactions
+                or _may_hold_end(part.piece, rule, reader)
+            ):
+                yield part
+                continue
+            size_bytes += 0 if reader.has_ended else part.piece.size_bytes
+            reader.skip(
+                part.piece.end_offset,
+                by_time=part.piece.end_offset > rule.lowest and not reader.has_ended,
+            )
+
+    for rows in read_batches(source, due()):
         try:
             reader.follow(rows.data, rows.table, rows.first, rows.last)
         except UsageError as error:
@@ -164,3 +194,11 @@ def _read(source: PieceSource, view: PartitionView, rule: EndRule, on_bytes: OnB
             on_bytes(len(rows.span()))
     history = reader.finish(view.complete_ms, view.log_start_offset)
     return _Read(history, size_bytes, largest_batch_bytes, oldest_magic, records)
+
+
+def _may_hold_end(piece: Piece, rule: EndRule, reader: HistoryReader) -> bool:
+    """Whether the end of a partition by a rule may lie in a piece, or before its first batch."""
+    if reader.has_ended or piece.end_offset <= rule.lowest:
+        return False
+    is_within = rule.highest is None or piece.end_offset <= rule.highest
+    return not is_within or (rule.moment_ms is not None and piece.max_timestamp_ms > rule.moment_ms)

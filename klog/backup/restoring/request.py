@@ -102,8 +102,13 @@ def plan_of(
     selected: Selected,
     on_bytes: OnBytes | None = None,
     jobs: int = 1,
+    *,
+    reads_all: bool = True,
 ) -> RestorePlan:
-    """The plan for what was selected. Raises `UsageError`, `StorageError`, `FormatError`."""
+    """The plan for what was selected; `reads_all` as in `plan_restore`.
+
+    Raises `UsageError`, `StorageError`, `FormatError`.
+    """
     return plan_restore(
         RepositoryPieces(repository),
         selected.views,
@@ -113,6 +118,7 @@ def plan_of(
         names=request.names,
         jobs=jobs,
         on_bytes=on_bytes,
+        reads_all=reads_all,
     )
 
 

@@ -58,7 +58,7 @@ def opened_repository(place: str, request: RestoreRequest, options: Sequence[str
     jobs = available_cores()
     repository = open_backups(place, RetryPolicy(limit_s=_RETRY_S))
     selected = select(repository, request)
-    plan = plan_of(repository, request, selected, jobs=jobs)
+    plan = plan_of(repository, request, selected, jobs=jobs, reads_all=False)
     for each in plan.partitions:
         for damage in each.view.damage:
             if damage.first_offset < each.cut.end_offset:

@@ -1,0 +1,80 @@
+"""A plan without the sizes of batches reads only the pieces that may hold the end, and finds the same cut."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import BinaryIO
+
+import pytest
+
+from klog.backup.model import Piece
+from klog.backup.reading import open_piece
+from klog.backup.repository import Repository
+from klog.backup.restoring import request as requests
+from klog.backup.restoring.plan import RestorePlan
+from klog.backup.restoring.request import RestoreRequest, plan_of, select
+from klog.backup.restoring.selection import RepositoryPieces
+from tests.backup.repositories import Backups
+from tests.export.logs import batch, marker, replica, transactional, write_segment
+
+
+class CountedPieces(RepositoryPieces):
+    opened: list[str]
+
+    def __init__(self, repository: Repository) -> None:
+        super().__init__(repository)
+        self.repository = repository
+
+    def open_piece(self, piece: Piece) -> BinaryIO:
+        self.opened.append(piece.name)
+        return open_piece(self.repository, piece)
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    CountedPieces.opened = []
+    monkeypatch.setattr(requests, "RepositoryPieces", CountedPieces)
+    return CountedPieces.opened
+
+
+def plan(backups: Backups, request: RestoreRequest, *, reads_all: bool) -> RestorePlan:
+    repository = backups.repository
+    return plan_of(repository, request, select(repository, request), reads_all=reads_all)
+
+
+def cuts(found: RestorePlan) -> list[object]:
+    return [(each.target, each.cut, each.size_bytes) for each in found.partitions]
+
+
+def test_the_cut_is_the_same_at_every_moment(backups: Backups, logs: Path, opened: list[str]) -> None:
+    first_ms = backups.now_ms
+    replica(logs / "orders-0", [batch(0, 5, at=first_ms - 9000), batch(5, 5, at=first_ms - 8000)])
+    backups.run(logs)
+    write_segment(logs / "orders-0", [batch(10, 5, at=first_ms + 1200), batch(15, 5, at=first_ms + 1600)])
+    write_segment(logs / "orders-0", [batch(20, 5, at=first_ms + 1800)])
+    backups.run(logs)
+    fewer = 0
+    for at_ms in range(first_ms - 1000, first_ms + 9000, 100):
+        request = RestoreRequest(at_ms)
+        everything = cuts(plan(backups, request, reads_all=True))
+        all_opened = len(opened)
+        opened.clear()
+        assert cuts(plan(backups, request, reads_all=False)) == everything
+        fewer += all_opened - len(opened)
+        opened.clear()
+
+    assert fewer > 0
+
+
+def test_the_end_of_a_backup_needs_no_piece_without_transactions(
+    backups: Backups, logs: Path, opened: list[str]
+) -> None:
+    replica(logs / "orders-0", [batch(5 * each, 5) for each in range(4)])
+    replica(logs / "paid-0", [transactional(0, 5, 7), marker(5, 7, 1), transactional(6, 5, 7)])
+    backups.run(logs)
+
+    found = plan(backups, RestoreRequest(), reads_all=False)
+
+    assert all("paid-0" in name for name in opened)
+    (_, paid) = found.partitions
+    assert [each.marker.aborted for each in paid.cut.added] == [True]
