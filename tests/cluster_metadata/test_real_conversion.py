@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -36,6 +38,7 @@ SASL = {
     "super.users": "User:ANONYMOUS",
 }
 QUIET = {"log_level": 0}
+REPLICATED = {"default.replication.factor": 3, "offsets.topic.replication.factor": 3}
 
 
 @pytest.fixture
@@ -43,10 +46,10 @@ def klog(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
     return runner(capfd, monkeypatch)
 
 
-def fill(address: str) -> None:
-    """Topics with records, committed and aborted transactions, a group with offsets, and an ACL."""
+def fill(address: str, *, replicas: int = 1) -> None:
+    """Topics with records, committed and aborted transactions, and a group with offsets."""
     admin = AdminClient({"bootstrap.servers": address, **QUIET})
-    topics = [NewTopic(name, 3, 1, config=configs) for name, configs in TOPICS.items()]
+    topics = [NewTopic(name, 3, replicas, config=configs) for name, configs in TOPICS.items()]
     for made in admin.create_topics(topics).values():
         made.result(30)
     producer = Producer({"bootstrap.servers": address, "transactional.id": "x", **QUIET})
@@ -65,6 +68,10 @@ def fill(address: str) -> None:
     group = [ConsumerGroupTopicPartitions("g", offsets)]
     for altered in admin.alter_consumer_group_offsets(group).values():
         altered.result(30)
+
+
+def allow_alice(address: str) -> None:
+    admin = AdminClient({"bootstrap.servers": address, **QUIET})
     allowed = AclBinding(
         ResourceType.TOPIC,
         "t-delete",
@@ -132,6 +139,7 @@ def test_a_stopped_cluster_with_zookeeper_goes_on_as_kafka_4(klog: Run, tmp_path
     }
     with ZooKeeperBroker(tmp_path, before_config):
         fill(address)
+        allow_alice(address)
         _alter(
             address, "--entity-type", "users", "--entity-name", "alice", "SCRAM-SHA-256=[password=old-secret]"
         )
@@ -169,6 +177,69 @@ def test_a_stopped_cluster_with_zookeeper_goes_on_as_kafka_4(klog: Run, tmp_path
     _require_same_metadata(source, tmp_path / "logs")
 
 
+def test_three_controllers_and_three_brokers_start_on_what_is_converted(klog: Run, tmp_path: Path) -> None:
+    ports = {node_id: free_port() for node_id in range(6)}
+    zookeeper = tmp_path / "0" / "zookeeper"
+    first = ZooKeeperBroker(tmp_path / "0", {"broker.id": 0, **REPLICATED, "listeners": _plain(ports[0])})
+    connect = {"zookeeper.connect": first.config["zookeeper.connect"], **REPLICATED}
+    with first, ExitStack() as others:
+        for each in (1, 2):
+            config = {"broker.id": each, "listeners": _plain(ports[each]), **connect}
+            others.enter_context(ZooKeeperBroker(tmp_path / str(each), config))
+        fill(_address(ports[0]), replicas=3)
+        before = records(_address(ports[0]))
+    voters = ",".join(f"{each}@{_address(ports[each])}" for each in (3, 4, 5))
+    configs: dict[int, dict[str, str | int]] = {
+        each: {
+            "process.roles": "broker" if each < 3 else "controller",
+            "node.id": each,
+            "listeners": _plain(ports[each]) if each < 3 else f"CONTROLLER://{_address(ports[each])}",
+            "controller.quorum.voters": voters,
+            "controller.listener.names": "CONTROLLER",
+            "log.dirs": f"{tmp_path / str(each) / 'logs'}",
+            **REPLICATED,
+        }
+        for each in range(6)
+    }
+    files: list[object] = []
+    for each, config in configs.items():
+        path = tmp_path / f"{each}.properties"
+        path.write_text(properties_text(config))
+        files += ["--config", path]
+    done = klog("metadata", "convert", zookeeper, *files, "--yes")
+    assert done.code == 0, done.err
+    assert "problem:" not in done.err
+    with ExitStack() as running:
+        # One controller is not ready before another is there. Brokers stop first: they ask the controllers.
+        with ThreadPoolExecutor(6) as starting:
+            starts = [
+                starting.submit(KRaftBroker, tmp_path / str(each), configs[each])
+                for each in (3, 4, 5, 0, 1, 2)
+            ]
+            for start in starts:
+                running.enter_context(start.result())
+        admin = AdminClient({"bootstrap.servers": _address(ports[0]), **QUIET})
+        eventually(lambda: all(_in_sync(admin, topic) == [3, 3, 3] for topic in TOPICS))
+        assert records(_address(ports[1])) == before
+        assert committed(_address(ports[2])) == [2, 3, -1001]
+    logs = [f"{tmp_path / str(each) / 'logs'}" for each in (3, 4, 5)]
+    _require_same_metadata(zookeeper, ",".join(logs))
+
+
+def _plain(port: int) -> str:
+    return f"PLAINTEXT://{_address(port)}"
+
+
+def _address(port: int) -> str:
+    return f"127.0.0.1:{port}"
+
+
+def _in_sync(admin: AdminClient, topic: str) -> list[int]:
+    """The sizes of the ISRs of a topic's partitions."""
+    found = admin.list_topics(timeout=10).topics.get(topic)
+    return [] if found is None else [len(each.isrs) for each in found.partitions.values()]
+
+
 def _alter(address: str, *words: str) -> None:
     *entity, change = words
     done = KafkaPeer(KAFKA_3).java(
@@ -182,7 +253,7 @@ def _has_leaders(admin: AdminClient, topic: str) -> bool:
     return found is not None and all(each.leader == 0 for each in found.partitions.values())
 
 
-def _require_same_metadata(source: Path, logs: Path) -> None:
+def _require_same_metadata(source: Path, logs: Path | str) -> None:
     """What users set is the same in ZooKeeper's files and in the metadata log that Kafka 4 went on with."""
     kept = ("topic", "acl", "quota", "credential", "config")
     found = [
