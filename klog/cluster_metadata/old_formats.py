@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from klog.formats.constants import MAGIC_V2
+from klog.formats.constants import MAGIC_POSITION, MAGIC_V2
 from klog.formats.names import FileKind, FileState
 from klog.storage.files.files import open_for_reading
 from klog.storage.files.kafka_files import files_of
-
-# Where the magic byte is in batches and in messages of all formats.
-_MAGIC_POSITION = 16
 
 
 def segments_in_old_formats(partitions: Iterable[str]) -> int:
@@ -28,5 +25,5 @@ def segments_in_old_formats(partitions: Iterable[str]) -> int:
 
 def _begins_in_old_format(path: str) -> bool:
     with open_for_reading(path) as file:
-        head = file.read(_MAGIC_POSITION + 1)
-    return len(head) > _MAGIC_POSITION and head[_MAGIC_POSITION] < MAGIC_V2
+        head = file.read(MAGIC_POSITION + 1)
+    return len(head) > MAGIC_POSITION and head[MAGIC_POSITION] < MAGIC_V2

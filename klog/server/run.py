@@ -26,7 +26,7 @@ from klog.server.network.listeners import open_to_everybody
 from klog.server.startup.broker import Broker
 from klog.server.startup.broker_state import BrokerState
 from klog.server.startup.config_reading import read_config
-from klog.server.startup.kraft_takeover import require_no_kraft
+from klog.server.startup.kraft_configs import require_no_kraft
 from klog.server.startup.stop_requests import StopRequests
 from klog.storage.log.earlier_records import EarlierRecords
 from klog.storage.log.manager_values import Progress

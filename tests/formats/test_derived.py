@@ -14,6 +14,7 @@ RUN = "run `python -m klog.formats.derive`"
 
 # Formats that are not of Kafka's files, and what a derived format is completed with.
 NOT_OF_FILES = {
+    "backup/encryption.py": "klog's own encrypted objects",
     "backup/packing.py": "the seekable format of zstd",
     "client/consumer_protocol.py": "the wire: subscriptions and assignments",
     "commands/kafka_tools/deserialisers.py": "values of records",

@@ -19,7 +19,7 @@ from klog.formats.names import TopicPartition
 from klog.storage.files.files import open_for_reading, write_atomically
 
 _VERSION: Final = 1
-_HEADER_BYTES: Final = 4096
+_HEADER_LIMIT_BYTES: Final = 4096
 _ANOTHER: Final = "name another file with --mapping"
 
 
@@ -51,7 +51,7 @@ class MappingFile:
         if not os.path.exists(self.path):
             return None
         with open_for_reading(self.path) as file:
-            first = file.readline(_HEADER_BYTES)
+            first = file.readline(_HEADER_LIMIT_BYTES)
         try:
             header = RestoreHeader(**json.loads(first))
         except (ValueError, TypeError) as error:

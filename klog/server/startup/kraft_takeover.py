@@ -13,14 +13,11 @@ from dataclasses import dataclass
 from klog.cluster_metadata import kraft_form, tree_output
 from klog.cluster_metadata.forms import OnProblem
 from klog.cluster_metadata.kraft_log import is_kraft_directory
-from klog.cluster_metadata.without_kraft import is_of_kraft, servable
+from klog.cluster_metadata.without_kraft import servable
 from klog.config.broker import BrokerConfig
 from klog.formats.errors import StorageError
-from klog.formats.meta_properties import MetaProperties
 from klog.metadata import paths, znodes
 from klog.metadata.store import MetadataStore
-from klog.server.startup.settings import log_directories
-from klog.storage.log.data_directory import DataDirectory
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,31 +28,6 @@ class TakenOver:
     partitions: int
     is_new: bool
     remarks: tuple[str, ...]
-
-
-def require_no_kraft(config: BrokerConfig, file: str | None) -> None:
-    """Refuses the configs of a KRaft node, unless its directories were taken over. Changes nothing.
-
-    Raises `StorageError`.
-    """
-    roles = config["process.roles"]
-    if not isinstance(roles, tuple) or not roles:
-        return
-    identities = {each: _identity(each) for each in log_directories(config)}
-    if not is_of_kraft(identities) and any(identities.values()):
-        return
-    kind = "a combined KRaft node (broker and controller)" if len(roles) > 1 else f"a KRaft {roles[0]}"
-    own_id = config.explicit("node.id")
-    node = "" if own_id is None else f", node {own_id}"
-    raise StorageError(
-        f"these are the configs of {kind}{node}, and klog has no KRaft",
-        file=file,
-        cure="stop the node; then 'klog adopt' with the same options takes its metadata over",
-    )
-
-
-def _identity(directory: str) -> MetaProperties | None:
-    return DataDirectory(directory).read_identity() if os.path.isdir(directory) else None
 
 
 def metadata_directories(config: BrokerConfig, directories: Sequence[str]) -> list[str]:

@@ -22,7 +22,7 @@ from klog.metadata.embedded import FILE_NAME, EmbeddedStore
 from klog.metadata.zookeeper import ZooKeeperStore
 from klog.server.adoption_run import run_adoption
 from klog.server.startup.config_reading import read_config
-from klog.server.startup.kraft_takeover import require_no_kraft
+from klog.server.startup.kraft_configs import require_no_kraft
 from tests.cluster_metadata.kraft_files import batch, directory, metadata
 from tests.cluster_metadata.test_kraft_output import run_in_child
 from tests.commands.running import Run, runner
