@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from klog.client.admin import ResourceType
-from klog.cluster_metadata import json_form, kraft_conversion, tree_output
+from klog.cluster_metadata import json_form, kraft_conversion, tree_output, zookeeper_conversion
 from klog.cluster_metadata.conversion_plan import Plan, Step, Target
 from klog.cluster_metadata.forms import Reading, require_secrets
 from klog.cluster_metadata.kraft_layout import identity
@@ -31,6 +31,7 @@ class Form(StrEnum):
     KRAFT = "kraft"
     JSON = "json"
     TREE = "tree"
+    ZOOKEEPER = "zookeeper"
 
 
 def plan(reading: Reading, form: Form, target: Target) -> Plan:
@@ -99,6 +100,10 @@ def _plan_tree(reading: Reading, target: Target) -> Plan:
     return Plan((Step(path, f"klog's own tree with {len(cluster.topics):,} topics"),), write, losses)
 
 
+def _plan_zookeeper(reading: Reading, target: Target) -> Plan:
+    return zookeeper_conversion.plan(reading, _place(target, "the address of a ZooKeeper"))
+
+
 def _without_passwords(cluster: Cluster) -> tuple[Cluster, tuple[str, ...]]:
     """The tree has passwords encrypted by a secret that only brokers know."""
     gone = {
@@ -120,4 +125,5 @@ PLANNERS: Final[Mapping[Form, Planner]] = {
     Form.KRAFT: kraft_conversion.plan,
     Form.JSON: _plan_json,
     Form.TREE: _plan_tree,
+    Form.ZOOKEEPER: _plan_zookeeper,
 }

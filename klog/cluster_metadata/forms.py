@@ -37,6 +37,13 @@ def raise_problem(error: KlogError) -> None:
     raise error
 
 
+def require_stopped(reading: Reading) -> None:
+    """Refuses a live source with brokers that run. Raises UsageError."""
+    if reading.is_live and reading.cluster.brokers:
+        ids = ", ".join(map(str, sorted(reading.cluster.brokers)))
+        raise UsageError(f"brokers are running: {ids}", cure="stop all brokers of the cluster first")
+
+
 def require_secrets(cluster: Cluster) -> None:
     """Refuses a cluster whose secrets were left out. Raises UsageError."""
     hidden = cluster.hidden_secrets

@@ -10,7 +10,7 @@ from klog.cluster_metadata import kraft_output, kraft_properties, kraft_records
 from klog.cluster_metadata.consistency import Problem, problems_of
 from klog.cluster_metadata.conversion_plan import Plan, Step, Target
 from klog.cluster_metadata.directory_check import Scan, replica_problems, scan
-from klog.cluster_metadata.forms import Reading, require_secrets
+from klog.cluster_metadata.forms import Reading, require_secrets, require_stopped
 from klog.cluster_metadata.kraft_layout import Layout, Node, identity
 from klog.cluster_metadata.kraft_log import METADATA_DIRECTORY
 from klog.cluster_metadata.kraft_preparation import KAFKA_4, prepared
@@ -35,9 +35,7 @@ def plan(reading: Reading, target: Target) -> Plan:
             cure="--config FILE, once for each node whose directories are here",
         )
     require_secrets(reading.cluster)
-    if reading.is_live and reading.cluster.brokers:
-        ids = ", ".join(map(str, sorted(reading.cluster.brokers)))
-        raise UsageError(f"brokers are running: {ids}", cure="stop all brokers of the cluster first")
+    require_stopped(reading)
     nodes = [kraft_properties.read(file) for file in target.configs]
     layout = kraft_properties.layout_of(nodes, target.random_bytes)
     level = level_of(target.metadata_version or LATEST)

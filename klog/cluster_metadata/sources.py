@@ -39,7 +39,7 @@ def read_source(
     """
     place = _chroot_in_files(source)
     if source.startswith(_SCHEME):
-        reading = _read_zookeeper(source.removeprefix(_SCHEME), on_problem, timeout_ms)
+        reading = _read_zookeeper(zookeeper_address(source), on_problem, timeout_ms)
     elif place is not None:
         reading = zookeeper_form.read(place[0], on_problem, place[1])
     elif os.path.exists(source):
@@ -47,7 +47,7 @@ def read_source(
     elif "," in source and all(os.path.isdir(each) for each in source.split(",")):
         reading = _read_directories(source.split(","), on_problem)
     elif _ADDRESS.fullmatch(source):
-        reading = _read_zookeeper(source, on_problem, timeout_ms)
+        reading = _read_zookeeper(zookeeper_address(source), on_problem, timeout_ms)
     else:
         raise no_such_file(source)
     cluster = reading.cluster
@@ -56,6 +56,11 @@ def read_source(
             "holds no metadata of a Kafka cluster", file=source, cure="check the chroot or path"
         )
     return reading
+
+
+def zookeeper_address(text: str) -> str:
+    """The `host:port,host:port/chroot` that a text names, with `zookeeper://` before it or not."""
+    return text.removeprefix(_SCHEME)
 
 
 def _chroot_in_files(source: str) -> tuple[Sequence[str], str] | None:
@@ -126,7 +131,7 @@ def _read_zookeeper(hosts: str, on_problem: OnProblem, timeout_ms: int) -> Readi
 
 
 @contextmanager
-def zookeeper_tree(hosts: str, timeout_ms: int) -> Iterator[tree_form.Tree]:
+def zookeeper_tree(hosts: str, timeout_ms: int = _TIMEOUT_MS) -> Iterator[tree_form.Tree]:
     """The tree below a chroot, which is not created. Raises `StoreError`, ConfigError."""
     from klog.metadata.zookeeper import ZooKeeperStore
 
@@ -152,7 +157,7 @@ class _Below:
         self._root = root
 
     def children(self, path: str) -> list[str]:
-        return self._children(self._root + path)
+        return self._children((self._root + path).rstrip("/") or "/")
 
     def get_many(self, paths: Sequence[str]) -> list[Node | None]:
         return self._get_many([self._root + path for path in paths])

@@ -7,6 +7,7 @@ one session, so the nodes that exist are the first ones.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from bisect import bisect
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,11 +16,11 @@ from typing import Final
 
 from klog.cluster_metadata.forms import Held, require_secrets
 from klog.cluster_metadata.model import Cluster, Partition
-from klog.cluster_metadata.tree_form import ENTITIES
+from klog.cluster_metadata.tree_form import ENTITIES, Tree
 from klog.cluster_metadata.tree_nodes import nodes
 from klog.formats.errors import KlogError, StorageError
 from klog.metadata import paths, znodes
-from klog.metadata.errors import NodeExistsError, StoreError
+from klog.metadata.errors import NodeExistsError, NoNodeError, StoreError
 from klog.metadata.retried_writes import write_all
 from klog.metadata.store import (
     Check,
@@ -157,9 +158,29 @@ def write(
     return losses
 
 
+def require_writable(tree: Tree, cluster: Cluster) -> None:
+    """Refuses a tree that `write` would refuse. Changes nothing. Raises StorageError, KlogError."""
+    found, _ = held(cluster)
+    wanted = list(nodes(found))
+    _refuse_too_large(wanted)
+    with contextlib.suppress(NoNodeError):  # the chroot is not there yet
+        _is_begun(tree, znodes.encode_unfinished_tree(_fingerprint(wanted, found)))
+
+
 def _begin(store: MetadataStore, mark: bytes) -> bool:
     """Sets the mark. True if it stands there already, because this cluster was not written to its end."""
-    present = store.get_many([paths.CLUSTER_ID])[0]
+    if _is_begun(store, mark):
+        return True
+    try:
+        store.multi([Create(_ABOVE_MARK), Create(paths.CLUSTER_ID, mark)])
+    except NodeExistsError as error:
+        raise _not_empty() from error
+    return False
+
+
+def _is_begun(tree: Tree, mark: bytes) -> bool:
+    """Whether the mark stands there; else the tree is empty. Raises StorageError."""
+    present = tree.get_many([paths.CLUSTER_ID])[0]
     if present is not None and znodes.is_unfinished_tree(present.data):
         if present.data != mark:
             raise StorageError(
@@ -167,11 +188,7 @@ def _begin(store: MetadataStore, mark: bytes) -> bool:
                 cure="write that one again, which goes on, or delete all nodes below this path",
             )
         return True
-    require_empty(store)
-    try:
-        store.multi([Create(_ABOVE_MARK), Create(paths.CLUSTER_ID, mark)])
-    except NodeExistsError as error:
-        raise _not_empty() from error
+    require_empty(tree)
     return False
 
 
@@ -231,7 +248,7 @@ def _fingerprint(wanted: _Nodes, cluster: Cluster) -> str:
     return sums.hexdigest()
 
 
-def require_empty(store: MetadataStore) -> None:
+def require_empty(store: Tree) -> None:
     """Refuses a tree unless it has no nodes, or only those that a broker makes before it registers, unused.
 
     Raises StorageError.

@@ -94,7 +94,7 @@ COMMANDS: Final = {
     ),
     "metadata": _Command(
         "offline.metadata",
-        "Show, compare and check a cluster's metadata: ZooKeeper, klog's own tree, KRaft, JSON.",
+        "Show, compare, check and convert a cluster's metadata: ZooKeeper, klog's own tree, KRaft, JSON.",
     ),
     "cluster": _Command(
         "cluster.cluster",

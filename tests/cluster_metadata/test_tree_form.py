@@ -248,13 +248,16 @@ def test_a_write_that_is_killed_goes_on_and_no_broker_starts_before_its_end(mult
             read(tree)
         with pytest.raises(InvalidZnodeError, match="/cluster/id says that the tree was not written"):
             get_or_create_cluster_id(tree, "x")
-        with pytest.raises(StorageError, match="another cluster's metadata was not written to its end"):
-            tree_output.write(tree, replace(cluster, controller_epoch=99))
+        for refuse in (tree_output.require_writable, tree_output.write):
+            with pytest.raises(StorageError, match="another cluster's metadata was not written to its end"):
+                refuse(tree, replace(cluster, controller_epoch=99))
         create_persistent_nodes(tree)  # a broker that tried to start
+    tree_output.require_writable(tree, cluster)
     tree_output.write(tree, cluster)
     assert read(tree) == cluster
-    with pytest.raises(StorageError, match="not empty"):
-        tree_output.write(tree, cluster)
+    for refuse in (tree_output.require_writable, tree_output.write):
+        with pytest.raises(StorageError, match="not empty"):
+            refuse(tree, cluster)
 
 
 def test_a_killed_write_that_left_a_gap_is_completed() -> None:

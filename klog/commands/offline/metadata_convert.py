@@ -28,6 +28,7 @@ class ToForm(StrEnum):
     KRAFT = "kraft"
     JSON = "json"
     TREE = "tree"
+    ZOOKEEPER = "zookeeper"
 
 
 _LINES_MAX: Final = 20
@@ -39,11 +40,14 @@ def convert(
     read: ReadOptions,
     change: ChangeOptions,
     target: str | None = argument(
-        None, "Where to write: a new file for json, the first of log.dirs for tree.", "[TARGET]"
+        None,
+        "Where to write: a new file (json), the first of log.dirs (tree), host:port/chroot (zookeeper).",
+        "[TARGET]",
     ),
     to: ToForm = optional(
         ToForm.KRAFT,
-        "kraft: directories of Kafka 3.9 or 4. json: a file. tree: klog's own tree in a log directory.",
+        "kraft: directories of Kafka 3.9 or 4. json: a file. tree: klog's own tree in a log directory."
+        " zookeeper: an empty one.",
         "--to",
     ),
     config: list[str] | None = optional(
@@ -64,7 +68,7 @@ def convert(
     ),
     yes: bool = flag("Write without asking.", "--yes", "-y"),
 ) -> None:
-    """Write a cluster's metadata in another form: KRaft directories, a file, klog's own tree.
+    """Write a cluster's metadata in another form: KRaft directories, a file, klog's tree, ZooKeeper.
 
     All nodes must be stopped. For KRaft, name the properties files with which the new nodes will start:
     process.roles, node.id, log.dirs, metadata.log.dir and the controllers' quorum are read from them.
@@ -81,6 +85,8 @@ def convert(
     --config broker.properties
 
     klog metadata convert /var/lib/kafka cluster.json --to json
+
+    klog metadata convert /var/lib/kafka zk1:2181/kafka --to zookeeper
     """
     from klog.cluster_metadata import conversion
     from klog.cluster_metadata.conversion_plan import Target
@@ -107,7 +113,7 @@ def convert(
     done = "would be" if change.dry_run else "are"
     change.conclude(
         list(_outcomes(plan, dry_run=change.dry_run)),
-        summary=f"{count_of(len(plan.steps), 'file')} {done} written",
+        summary=f"{count_of(len(plan.steps), 'tree' if to is ToForm.ZOOKEEPER else 'file')} {done} written",
     )
 
 

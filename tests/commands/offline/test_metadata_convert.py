@@ -22,6 +22,7 @@ from tests.commands.asking import keeps_to_the_rule
 from tests.commands.offline.test_changing_locks import HOLD, held
 from tests.commands.running import Run, runner
 from tests.corpora import FIXTURES
+from tests.peers.zookeeper import ZooKeeperServer
 
 LOGS = FIXTURES / "k4-kraft" / "logs"
 
@@ -141,6 +142,22 @@ def test_old_message_formats_are_refused_for_kafka_4_with_the_cure(
     assert "message format 0 or 1" in done.err
     assert f"klog convert --all {old}" in done.err
     assert klog(*command, "--metadata-version", "3.9").code == 0
+
+
+@pytest.mark.kafka
+def test_what_is_written_to_zookeeper_is_what_the_source_has(klog: Run, tmp_path: Path) -> None:
+    with ZooKeeperServer(tmp_path / "zookeeper") as zookeeper:
+        place = f"{zookeeper.hosts}/some/chroot"
+        command = ["metadata", "convert", LOGS, place, "--to", "zookeeper"]
+        shown = klog(*command, "--dry-run")
+        assert (shown.code, "zookeeper://" in shown.out) == (0, True), shown.err
+        assert "groups of the consumer protocol (KIP-848)" in shown.out
+        assert klog("metadata", "show", place).code == 1, "a dry run writes nothing, not even the chroot"
+        assert klog(*command, "--yes").code == 0
+        compared = klog("metadata", "diff", LOGS, place, "--only", "topic,config,acl,quota,credential")
+        assert (compared.code, compared.out) == (0, "the metadata is the same\n"), compared.err
+        again = klog(*command, "--yes")
+        assert (again.code, "not empty" in again.err) == (1, True)
 
 
 def test_running_brokers_of_a_live_zookeeper_are_refused(tmp_path: Path) -> None:

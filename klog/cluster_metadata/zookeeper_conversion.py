@@ -1,0 +1,34 @@
+"""Plans the writing of a cluster's metadata into an empty ZooKeeper, for klog or Kafka up to 3.9."""
+
+from __future__ import annotations
+
+from klog.cluster_metadata import tree_output
+from klog.cluster_metadata.conversion_plan import Plan, Step
+from klog.cluster_metadata.forms import Reading, require_secrets, require_stopped
+from klog.cluster_metadata.sources import zookeeper_address, zookeeper_tree
+from klog.cluster_metadata.without_kraft import servable, unread
+
+
+def plan(reading: Reading, place: str) -> Plan:
+    """A tree below a chroot that is empty, or that this conversion has begun to write.
+
+    Raises UsageError, StorageError (the tree is not empty), `StoreError`.
+    """
+    hosts = zookeeper_address(place)
+    require_stopped(reading)
+    cluster, kept_back = servable(reading.cluster)
+    require_secrets(cluster)
+    with zookeeper_tree(hosts) as tree:
+        tree_output.require_writable(tree, cluster)
+
+    def write() -> None:
+        from klog.metadata.zookeeper import ZooKeeperStore
+
+        store = ZooKeeperStore(hosts)
+        try:
+            tree_output.write(store, cluster)
+        finally:
+            store.close()
+
+    losses = (*kept_back, *tree_output.held(cluster).losses, *unread(reading.cluster))
+    return Plan((Step(f"zookeeper://{hosts}", f"{len(cluster.topics):,} topics"),), write, losses)
