@@ -62,6 +62,13 @@ LEFT_OUT: Final = (
     "storage/log/test_crashes.py",
     "convert/test_corpora.py",
     "convert/test_properties.py",
+    "backup/test_kills.py",
+    "backup/test_restore_into_cluster.py",
+    "backup/test_restored_brokers.py",
+    "backup/test_running_broker.py",
+    "backup/test_serve_moments.py",
+    "backup/wire",
+    "cluster_metadata/test_round_trips.py",
 )
 """Directories and files of tests/ that the quick tier leaves out."""
 
