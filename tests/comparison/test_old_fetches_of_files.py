@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,6 +23,7 @@ from tests.peers.broker import ZooKeeperBroker
 from tests.peers.kafka import KafkaPeer
 from tests.server.handlers.parts import part_of
 from tests.server.read_only.serving import served
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.kafka
 
@@ -53,13 +55,19 @@ class Twins:
 
     def ends(self, topic: str, partition: int) -> tuple[int, int]:
         """The offsets that both have. klog's begin at the first record, wherever the log began."""
+        first = max(int(each.offset) for each in self._starts(topic, partition))
+        return first, self.fetch(4, topic, partition, first, 1)[0].high_watermark
+
+    def are_led(self) -> bool:
+        """Whether both lead all partitions. Kafka reports its start before the controller has told it so."""
+        return not any(each.error_code for where in self.partitions for each in self._starts(*where))
+
+    def _starts(self, topic: str, partition: int) -> list[Any]:
         api = ApiKey.LIST_OFFSETS
         asked = part_of(api, 1, "ListOffsetsPartition", partition_index=partition, timestamp=EARLIEST)
         topics = (part_of(api, 1, "ListOffsetsTopic", name=topic, partitions=(asked,)),)
         request = build(request_class(api, 1), replica_id=-1, topics=topics)
-        answers = [channel.send(request).topics[0].partitions[0] for channel in self.channels]
-        first = max(int(each.offset) for each in answers)
-        return first, self.fetch(4, topic, partition, first, 1)[0].high_watermark
+        return [channel.send(request).topics[0].partitions[0] for channel in self.channels]
 
 
 @pytest.fixture(scope="module", params=DIRECTORIES, ids=str)
@@ -77,7 +85,9 @@ def twins(
         Channel("127.0.0.1", kafka.port) as first,
         Channel("127.0.0.1", int(ours.rpartition(":")[2])) as second,
     ):
-        yield Twins((first, second), partitions)
+        both = Twins((first, second), partitions)
+        eventually(both.are_led)
+        yield both
 
 
 @pytest.mark.parametrize("version", range(4))
