@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -27,10 +28,14 @@ def runner(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -
     def run(*arguments: object) -> Outcome:
         monkeypatch.setattr("sys.argv", ["klog", *map(str, arguments)])
         code = 0
+        handlers = list(logging.root.handlers)
         try:
             main.main()
         except SystemExit as end:
             code = int(end.code or 0)
+        finally:
+            # `serve` logs to stderr, which here is that of this test only. Threads of clients log later, too.
+            logging.root.handlers[:] = handlers
         out, err = capfd.readouterr()
         return Outcome(code, out, err)
 
