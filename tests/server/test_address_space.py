@@ -10,12 +10,20 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.swap.clients import Admin, Writer, Written, read
 from tests.swap.klog_process import KlogBroker
 
+_M_ARENA_MAX = -8
+
 
 def room(mebibytes: int) -> str:
-    """Python code that leaves the process so much address space beyond what its modules take."""
+    """Python code that leaves the process so much address space beyond what its modules take.
+
+    glibc reserves 64 MiB for each thread that allocates while others do, which is chance: here all share one
+    arena.
+    """
     return f"""
+import ctypes
 import resource
 import klog.server.run
+ctypes.CDLL(None).mallopt({_M_ARENA_MAX}, 1)
 pages = int(open("/proc/self/statm").read().split()[0])
 limit = pages * resource.getpagesize() + ({mebibytes} << 20)
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))

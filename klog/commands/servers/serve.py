@@ -60,7 +60,6 @@ def serve(
 
     klog serve --read-only s3://backups/cluster --at 2026-11-24T10:00:00Z
     """
-    from klog.commands.servers.read_only import opening_of
     from klog.commands.shared.exit_codes import exit_code
     from klog.server.run import Launch, run
 
@@ -74,8 +73,13 @@ def serve(
     if read_only and not directories:
         raise missing("DIR")
     config_file = None if config is None else str(config)
+    opening = None
+    if directories:
+        from klog.commands.servers.read_only import opening_of
+
+        opening = opening_of(directories, moment, config_file, options or ())
     launch = Launch(
-        opening=opening_of(directories, moment, config_file, options or ()) if directories else None,
+        opening=opening,
         searches_damage=not no_check,
         config_file=config_file,
         options=tuple(options or ()),
