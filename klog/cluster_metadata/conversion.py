@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from klog.client.admin import ResourceType
 from klog.cluster_metadata import json_form, kraft_conversion, tree_output, zookeeper_conversion
 from klog.cluster_metadata.conversion_plan import Plan, Step, Target
-from klog.cluster_metadata.forms import Reading, require_secrets
+from klog.cluster_metadata.forms import Reading, require_secrets, require_stopped
 from klog.cluster_metadata.kraft_layout import identity
-from klog.cluster_metadata.model import Cluster
-from klog.config.dynamic import passwords
+from klog.cluster_metadata.without_kraft import cluster_without_kraft
 from klog.formats.errors import StorageError, UsageError
 from klog.metadata.embedded import FILE_NAME, EmbeddedStore
 from klog.storage.files.directory_lock import locked
@@ -81,8 +78,9 @@ def _plan_tree(reading: Reading, target: Target) -> Plan:
             f" {reading.cluster.cluster_id}",
             file=directory,
         )
-    require_secrets(reading.cluster)
-    cluster, left_out = _without_passwords(reading.cluster)
+    require_stopped(reading)
+    cluster, left_out = cluster_without_kraft(reading.cluster)
+    require_secrets(cluster)
 
     def write() -> None:
         os.makedirs(directory, exist_ok=True)
@@ -102,23 +100,6 @@ def _plan_tree(reading: Reading, target: Target) -> Plan:
 
 def _plan_zookeeper(reading: Reading, target: Target) -> Plan:
     return zookeeper_conversion.plan(reading, _place(target, "the address of a ZooKeeper"))
-
-
-def _without_passwords(cluster: Cluster) -> tuple[Cluster, tuple[str, ...]]:
-    """The tree has passwords encrypted by a secret that only brokers know."""
-    gone = {
-        (resource, name)
-        for resource, configs in cluster.configs.items()
-        if resource.type is ResourceType.BROKER
-        for name in passwords(configs)
-    }
-    configs = {
-        resource: {name: value for name, value in each.items() if (resource, name) not in gone}
-        for resource, each in cluster.configs.items()
-    }
-    kept = {resource: each for resource, each in configs.items() if each}
-    losses = sorted(f"{name} of broker {resource.name or 'default'}: set it again" for resource, name in gone)
-    return replace(cluster, configs=kept), tuple(losses)
 
 
 PLANNERS: Final[Mapping[Form, Planner]] = {

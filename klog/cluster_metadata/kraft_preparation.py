@@ -21,7 +21,7 @@ from klog.cluster_metadata.kraft_values import UNKNOWN_DIRECTORY
 from klog.cluster_metadata.metadata_versions import ELIGIBLE_LEADERS, LEVELS, features_at, name_of
 from klog.cluster_metadata.model import METADATA_VERSION, Cluster, Partition, Topic
 from klog.config.dynamic import passwords
-from klog.config.password_encoder import SECRET, PasswordEncoder
+from klog.config.password_encoder import SECRET, PasswordEncoder, is_encrypted
 from klog.formats.errors import UsageError
 from klog.formats.names import TopicPartition
 from klog.metadata.values import LeaderAndIsr
@@ -36,7 +36,6 @@ _SEGMENT_BYTES: Final = "segment.bytes"
 _SEGMENT_BYTES_MIN: Final = 1 << 20
 _BROKER_PREFIX: Final = "log."
 _NO_LONGER_DYNAMIC: Final = frozenset({"advertised.listeners"})
-_ENCRYPTED: Final = "encryptedPassword:"
 _MIGRATION_ENDED: Final = 4
 
 
@@ -192,7 +191,7 @@ def _passwords(
     found = dict(configs)
     for name in passwords(configs):
         value = configs[name]
-        if value is None or _ENCRYPTED not in value:
+        if value is None or not is_encrypted(value):
             continue
         if secret is None:
             del found[name]

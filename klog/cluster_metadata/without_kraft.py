@@ -14,6 +14,8 @@ from typing import Final
 
 from klog.client.admin import ResourceType
 from klog.cluster_metadata.model import Cluster, Partition
+from klog.config.dynamic import passwords
+from klog.config.password_encoder import is_encrypted
 from klog.formats import meta_properties
 from klog.formats.meta_properties import MetaProperties
 from klog.formats.names import FileKind
@@ -21,7 +23,7 @@ from klog.storage.files.files import write_atomically
 
 KEPT_SUFFIX: Final = ".kraft"
 _SHARE_GROUP_STATE: Final = "__share_group_state"
-_UNREAD_GROUPS: Final = {
+_GROUPS_OF_KRAFT: Final = {
     "group.version": "groups of the consumer protocol (KIP-848)",
     "share.version": "share groups",
     "streams.version": "groups of the streams protocol (KIP-1071)",
@@ -33,11 +35,11 @@ def is_of_kraft(identities: Mapping[str, MetaProperties | None]) -> bool:
     return any(found is not None and found.version != 0 for found in identities.values())
 
 
-def servable(cluster: Cluster) -> tuple[Cluster, tuple[str, ...]]:
+def cluster_without_kraft(cluster: Cluster) -> tuple[Cluster, tuple[str, ...]]:
     """The cluster as a controller without KRaft can go on with it, and what it does not get.
 
     Eligible leaders become the ISR of a partition that has none (KIP-966). Passwords in configs of brokers
-    are left out, because the tree has them encrypted.
+    are left out unless they are encrypted as a tree has them.
     """
     topics = {
         name: replace(
@@ -45,12 +47,21 @@ def servable(cluster: Cluster) -> tuple[Cluster, tuple[str, ...]]:
         )
         for name, topic in cluster.topics.items()
     }
-    hidden = replace(cluster, scram={}).without_secrets()
-    configs = {
-        resource: {name: value for name, value in each.items() if value is not None}
-        for resource, each in hidden.configs.items()
+    plain = {
+        (resource, name)
+        for resource, configs in cluster.configs.items()
+        if resource.type is ResourceType.BROKER
+        for name in passwords(configs)
+        if not is_encrypted(configs[name] or "")
     }
-    kept_back = tuple(f"{each} is not taken over: set it again" for each in hidden.hidden_secrets)
+    configs = {
+        resource: {name: value for name, value in each.items() if (resource, name) not in plain}
+        for resource, each in cluster.configs.items()
+    }
+    kept_back = tuple(
+        f"{name} of broker {resource.name or 'default'} is not taken over: set it again"
+        for resource, name in sorted(plain)
+    )
     found = {resource: each for resource, each in configs.items() if each}
     return replace(cluster, topics=topics, configs=found), kept_back
 
@@ -62,7 +73,7 @@ def _with_isr(partition: Partition) -> Partition:
     return replace(partition, state=replace(state, isr=partition.eligible_leaders))
 
 
-def without_kraft(found: MetaProperties | None) -> MetaProperties | None:
+def identity_without_kraft(found: MetaProperties | None) -> MetaProperties | None:
     """The identity of a directory for a broker without KRaft."""
     if found is None or found.version == 0:
         return found
@@ -78,16 +89,16 @@ def without_kraft(found: MetaProperties | None) -> MetaProperties | None:
 def rewrite_identities(identities: Mapping[str, MetaProperties | None]) -> None:
     """Replaces the files of KRaft nodes, and keeps what they were. Raises `StorageError`."""
     for directory, found in identities.items():
-        changed = without_kraft(found)
+        changed = identity_without_kraft(found)
         if changed is not None and changed is not found:
             path = os.path.join(directory, FileKind.META_PROPERTIES)
             shutil.copy2(path, path + KEPT_SUFFIX)
             write_atomically(path, meta_properties.build(changed))
 
 
-def unread(cluster: Cluster) -> Iterator[str]:
+def not_read_by_kafka_3_9(cluster: Cluster) -> Iterator[str]:
     """What stays on disk, and is not read by Kafka 3.9 without KRaft, in words."""
-    for feature, groups in _UNREAD_GROUPS.items():
+    for feature, groups in _GROUPS_OF_KRAFT.items():
         if cluster.features.get(feature):
             yield (
                 f"{groups}: Kafka 3.9 keeps their committed offsets and passes over their other records in"

@@ -6,7 +6,7 @@ from klog.cluster_metadata import tree_output
 from klog.cluster_metadata.conversion_plan import Plan, Step
 from klog.cluster_metadata.forms import Reading, require_secrets, require_stopped
 from klog.cluster_metadata.sources import zookeeper_address, zookeeper_tree
-from klog.cluster_metadata.without_kraft import servable, unread
+from klog.cluster_metadata.without_kraft import cluster_without_kraft, not_read_by_kafka_3_9
 
 
 def plan(reading: Reading, place: str) -> Plan:
@@ -16,7 +16,7 @@ def plan(reading: Reading, place: str) -> Plan:
     """
     hosts = zookeeper_address(place)
     require_stopped(reading)
-    cluster, kept_back = servable(reading.cluster)
+    cluster, kept_back = cluster_without_kraft(reading.cluster)
     require_secrets(cluster)
     with zookeeper_tree(hosts) as tree:
         tree_output.require_writable(tree, cluster)
@@ -30,5 +30,5 @@ def plan(reading: Reading, place: str) -> Plan:
         finally:
             store.close()
 
-    losses = (*kept_back, *tree_output.held(cluster).losses, *unread(reading.cluster))
+    losses = (*kept_back, *tree_output.held(cluster).losses, *not_read_by_kafka_3_9(reading.cluster))
     return Plan((Step(f"zookeeper://{hosts}", f"{len(cluster.topics):,} topics"),), write, losses)

@@ -34,6 +34,7 @@ _SALT_BYTES: Final = 256
 _CBC_VECTOR_BYTES: Final = 16
 _GCM_VECTOR_BYTES: Final = 12
 _GCM_TAG_BITS: Final = 128
+_ENCRYPTED: Final = "encryptedPassword"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class PasswordEncoder:
             "keyLength": str(self.key_bits),
             "salt": _text64(salt),
             "iterations": str(self.iterations),
-            "encryptedPassword": _text64(_encrypt(self.cipher, key, vector, text.encode())),
+            _ENCRYPTED: _text64(_encrypt(self.cipher, key, vector, text.encode())),
             "passwordLength": str(_java_length(text)),
             "initializationVector": _text64(vector),
         }
@@ -80,7 +81,7 @@ class PasswordEncoder:
                 int(fields["keyLength"]),
             )
             vector = base64.b64decode(fields["initializationVector"], validate=True)
-            encrypted = base64.b64decode(fields["encryptedPassword"], validate=True)
+            encrypted = base64.b64decode(fields[_ENCRYPTED], validate=True)
             text = _decrypt(fields["cipherAlgorithm"], key, vector, encrypted).decode()
             intact = _java_length(text) == int(fields["passwordLength"])
         except (KeyError, ValueError) as error:
@@ -98,6 +99,11 @@ class PasswordEncoder:
         if not 0 < iterations <= INT32_MAX:
             raise UsageError(f"password.encoder.iterations {iterations} is too few or too many")
         return hashlib.pbkdf2_hmac(digest, self.secret.encode(), salt, iterations, bits // 8)
+
+
+def is_encrypted(stored: str) -> bool:
+    """Whether a text has an encrypted form, with whichever secret."""
+    return f"{_ENCRYPTED}:" in stored
 
 
 def encoder_of(config: BrokerConfig, secret: str = SECRET) -> PasswordEncoder | None:

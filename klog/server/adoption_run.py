@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from klog.cluster_metadata import tree_output
 from klog.cluster_metadata.forms import OnProblem, raise_problem
-from klog.cluster_metadata.without_kraft import is_of_kraft, rewrite_identities, without_kraft
+from klog.cluster_metadata.without_kraft import identity_without_kraft, is_of_kraft, rewrite_identities
 from klog.config.broker import BrokerConfig
 from klog.config.broker_checks import broker_id as configured_broker_id
 from klog.config.broker_topics import check_topic_overrides
@@ -83,7 +83,7 @@ def run_adoption(
             taken_over = take_over(store, config, directories, on_problem)
             if not dry_run:
                 rewrite_identities(identities)
-            identities = {each: without_kraft(found) for each, found in identities.items()}
+            identities = {each: identity_without_kraft(found) for each, found in identities.items()}
         _require_broker_id(config, identities)
         broker_id = _identify(config, identities, store, dry_run=dry_run)
         replicas = [each for directory in directories for each in stored_replicas(directory)]

@@ -216,9 +216,9 @@ def test_kafka_3_9_goes_on_where_a_kafka_4_was_stopped(
         fill(f"127.0.0.1:{plain}")
     logs = tmp_path / "four" / "logs"
     old = kraft_form.read([str(logs)]).cluster
-    cluster, kept_back = without_kraft.servable(old)
+    cluster, kept_back = without_kraft.cluster_without_kraft(old)
     assert kept_back == ()
-    assert [each.partition(":")[0] for each in without_kraft.unread(old)] == [
+    assert [each.partition(":")[0] for each in without_kraft.not_read_by_kafka_3_9(old)] == [
         "groups of the consumer protocol (KIP-848)"
     ]
     with ZooKeeperServer(tmp_path / "zookeeper", kafka3) as server:

@@ -17,7 +17,7 @@ from klog.client.admin import ResourceType
 from klog.cluster_metadata import kraft_form
 from klog.cluster_metadata.forms import Reading
 from klog.cluster_metadata.model import Cluster, Partition, Topic
-from klog.cluster_metadata.without_kraft import servable
+from klog.cluster_metadata.without_kraft import cluster_without_kraft
 from klog.coordinator.groups.coordinator import CONSUMER_OFFSETS
 from klog.formats.constants import NO_LEADER
 from klog.formats.errors import KlogError, UnsupportedFormatError
@@ -87,7 +87,7 @@ def as_served(
     Configs of brokers are left out, because they are those of the broker that reads. So is what would keep
     groups from committing offsets here, which go to the scratch directory.
     """
-    found, _ = servable(cluster)
+    found, _ = cluster_without_kraft(cluster)
     configs = {
         resource: _writable(resource.name, each)
         for resource, each in found.configs.items()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from klog.cluster_metadata import kraft_form, tree_output
 from klog.cluster_metadata.forms import OnProblem
 from klog.cluster_metadata.kraft_log import is_kraft_directory
-from klog.cluster_metadata.without_kraft import servable
+from klog.cluster_metadata.without_kraft import cluster_without_kraft
 from klog.config.broker import BrokerConfig
 from klog.formats.errors import StorageError
 from klog.metadata import paths, znodes
@@ -56,7 +56,7 @@ def take_over(
             cure="-o metadata.log.dir=DIR, where __cluster_metadata-0 is",
         )
     reading = kraft_form.read(places, on_problem)
-    cluster, kept_back = servable(reading.cluster)
+    cluster, kept_back = cluster_without_kraft(reading.cluster)
     present = store.get_many([paths.CLUSTER_ID])[0]
     losses: tuple[str, ...] = ()
     is_new = present is None or znodes.is_unfinished_tree(present.data)

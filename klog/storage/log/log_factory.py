@@ -52,7 +52,7 @@ class LogFactory:
         )
         log.topic_id = topic_id
         if (earlier := self.earlier(partition)) is not None:
-            log.begin_with(earlier)
+            log.start_after(earlier)
         return log
 
     def create(

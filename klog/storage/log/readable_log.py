@@ -84,7 +84,7 @@ class ReadableLog:
         with self.lock:
             return self.epochs.end_of(epoch, self.log_end_offset)
 
-    def begin_with(self, earlier: EarlierRecords) -> None:
+    def start_after(self, earlier: EarlierRecords) -> None:
         """Let the log start with records that are elsewhere: its own segments follow them."""
         with self.lock:
             self.earlier = earlier
