@@ -1,6 +1,8 @@
 """The JSON documents of a repository: bytes to values and back. Errors are `FormatError`s with the place in
 the document.
 
+A document ends with a checksum of what is before it, so that a changed digit is not taken for good.
+
 A state is written whole, or as what it adds to a whole one in another object: it keeps a range of the pieces
 and of the seen segments of that one. So a log that only grows writes little, and no chain is longer than two.
 """
@@ -8,6 +10,7 @@ and of the seen segments of that one. So a log that only grows writes little, an
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -283,6 +286,12 @@ def encode_info(info: RepositoryInfo) -> bytes:
     return _encode("klog backup repository", _INFO.encode(info))
 
 
+def description(info: RepositoryInfo) -> bytes:
+    """What `klog-backup.json` says, without its checksum: the keys of an encrypted repository are bound to
+    it."""
+    return _text("klog backup repository", _INFO.encode(info)).encode() + b"\n"
+
+
 def decode_info(data: bytes) -> RepositoryInfo:
     """The values of `klog-backup.json`."""
     info: RepositoryInfo = _INFO.decode(_decode("klog backup repository", data), "")
@@ -341,18 +350,37 @@ def _packed(data: bytes) -> bytes:
 
 
 def _encode(kind: str, body: dict[str, Any]) -> bytes:
-    text = json.dumps({"format": kind, "version": FORMAT_VERSION, **body}, separators=(",", ":"))
-    return text.encode() + b"\n"
+    content = _text(kind, body).removesuffix("}").encode()
+    return content + _CHECKSUM + _checksum(content).encode() + b'"}\n'
+
+
+def _text(kind: str, body: dict[str, Any]) -> str:
+    return json.dumps({"format": kind, "version": FORMAT_VERSION, **body}, separators=(",", ":"))
+
+
+_CHECKSUM: Final = b',"checksum":"'
+_CHECKSUM_DIGITS: Final = 16
+
+
+def _checksum(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:_CHECKSUM_DIGITS]
 
 
 def _decode(kind: str, data: bytes) -> dict[str, Any]:
     try:
         given = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise FormatError(f"is not JSON: {error}", cure="restore this object from a copy") from None
+        raise FormatError(f"is not JSON: {error}", cure=_CURE) from None
     if not isinstance(given, dict) or given.pop("format", None) != kind:
-        raise FormatError(f"is no {kind}")
+        raise FormatError(f"is no {kind}", cure=_CURE)
     if (version := given.pop("version", None)) != FORMAT_VERSION:
         cure = "use a klog that is not older than the one that wrote it"
         raise UnsupportedFormatError(f"has version {str(version)[:20]} of the format", cure=cure)
+    # The first documents had no checksum.
+    stored = given.pop("checksum", None)
+    if stored is not None and stored != _checksum(data.rpartition(_CHECKSUM)[0]):
+        raise FormatError("does not have its checksum", cure=_CURE)
     return given
+
+
+_CURE: Final = "take this object from a copy of the repository"

@@ -189,7 +189,7 @@ def open_keys(
 
 def _described(info: RepositoryInfo, key: DataKey) -> RepositoryInfo:
     """The description of a repository that is encrypted under a key, which no one else can change."""
-    check = key.digest(b"description", documents.encode_info(replace(info, encryption=None)))
+    check = key.digest(b"description", documents.description(replace(info, encryption=None)))
     return replace(info, encryption=Encryption(METHOD, key.id, check))
 
 

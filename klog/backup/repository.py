@@ -55,9 +55,9 @@ class Repository:
             yield from sorted((each for each in found if each is not None), reverse=True)
 
     def newest(self) -> Manifest | None:
-        """The newest backup whose manifest can be read."""
+        """The newest backup, None if there is none. Raises `FormatError` if it cannot be read."""
         for identifier in self.newest_first():
-            with suppress(FormatError):
+            with suppress(MissingInputError):  # it was just pruned
                 return self.manifest(identifier)
         return None
 
@@ -152,6 +152,7 @@ def open_repository(store: Store, key: UserKey | None = None) -> Repository:
     """
     found = _info(store)
     if found is None:
+        _require_no_backups(store)
         cure = "check the path; klog backup run makes a repository"
         raise MissingInputError("is no backup repository", file=store.place, cure=cure)
     return _opened(store, found, key, token_bytes)
@@ -174,6 +175,7 @@ def open_or_create(
     if found is None:
         if wanted.compression not in SUFFIXES:
             raise UsageError(f"{wanted.compression!r} is not a compression: {', '.join(SUFFIXES)} are")
+        _require_no_backups(store)
         if any(not name.startswith(("_", f"{names.KEYS}/")) for name in store.files()):
             cure = "choose an empty or a new directory"
             raise UsageError("holds files and is no backup repository", file=store.place, cure=cure)
@@ -199,6 +201,12 @@ def change_key(store: Store, old: UserKey | None, new: UserKey) -> int:
     if found is None:
         raise MissingInputError("is no backup repository", file=store.place, cure="check the path")
     return rekey(store, found, old, new, token_bytes)
+
+
+def _require_no_backups(store: Store) -> None:
+    """Raises `MissingObjectError` if a place that is not described as a repository has backups."""
+    if store.names_in(names.MANIFESTS):
+        raise MissingObjectError("is missing", file=store.path_of(names.INFO), cure=_CURE)
 
 
 def _info(store: Store) -> RepositoryInfo | None:

@@ -29,7 +29,7 @@ from klog.backup.pieces import PIECE_BYTES, PieceWriter
 from klog.backup.repository import Repository
 from klog.backup.sources import BackupSource, Candidate, Found
 from klog.backup.store import StoreError
-from klog.formats.errors import FormatError, KlogError, StorageError, UsageError
+from klog.formats.errors import FormatError, KlogError, MissingInputError, StorageError, UsageError
 from klog.formats.names import TopicPartition
 from klog.jobs.threads import side_by_side
 
@@ -189,15 +189,23 @@ class _Run:
 
     def _before(self) -> dict[TopicPartition, PartitionRef]:
         """The partitions of the newest backup that can be read."""
+        manifest, refs = self._newest(self._problems)
+        if manifest is not None:
+            self._base, self._cluster_id = manifest.id, manifest.cluster_id
+            self._base_metadata = manifest.metadata
+        return refs
+
+    def _newest(self, problems: list[Problem]) -> tuple[Manifest | None, dict[TopicPartition, PartitionRef]]:
+        """The newest backup that can be read, with its partitions; newer ones are `problems`."""
         for identifier in self._repository.newest_first():
             try:
                 manifest = self._repository.manifest(identifier)
-                self._base, self._cluster_id = identifier, manifest.cluster_id
-                self._base_metadata = manifest.metadata
-                return self._repository.partitions(manifest)
+                return manifest, self._repository.partitions(manifest)
+            except MissingInputError:
+                continue  # it was just pruned
             except FormatError as error:
-                self._problems.append(Problem(None, str(error)))
-        return {}
+                problems.append(Problem(None, str(error)))
+        return None, {}
 
     def _check_base(self) -> None:
         """What this run has not stored anew must be there still. Raises `StorageError`."""
@@ -289,10 +297,9 @@ class _Run:
         self, identifier: str, refs: Mapping[TopicPartition, PartitionRef | None]
     ) -> tuple[str | None, Mapping[TopicPartition, PartitionRef | None]]:
         """The table that the manifest is based on, and its changes; a new table if they are many."""
-        base = self._repository.newest()  # a run at the same time may have ended meanwhile
+        base, whole = self._newest([])  # a run at the same time may have ended meanwhile
         changes = {**({} if base is None else base.changes), **refs}
         table = None if base is None else base.table
-        whole = {} if base is None else self._repository.partitions(base)
         if table is not None and len(changes) <= max(_MOST_CHANGES, len(whole) // _MOST_CHANGES_SHARE):
             return table, changes
         for partition, ref in refs.items():

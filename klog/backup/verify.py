@@ -17,7 +17,7 @@ from klog.backup.contents import Contents
 from klog.backup.model import Manifest, PartitionState, Piece, StoredObject
 from klog.backup.reading import is_damage, open_piece
 from klog.backup.repository import Repository
-from klog.formats.errors import FormatError, KlogError, StorageError
+from klog.formats.errors import FormatError, KlogError, MissingInputError, StorageError
 from klog.formats.names import TopicPartition
 from klog.jobs.threads import side_by_side
 from klog.kernel import kernel
@@ -66,9 +66,16 @@ def verify(repository: Repository, identifiers: Sequence[str], options: VerifyOp
     pieces: dict[str, Piece] = {}
     seen_states: set[tuple[TopicPartition, str]] = set()
     for identifier in sorted(identifiers, reverse=True):
-        result.backups += 1
         try:
             manifest = repository.manifest(identifier)
+        except MissingInputError:
+            continue  # it was just pruned
+        except FormatError as error:
+            result.findings.append(Finding(error, identifier))
+            result.backups += 1
+            continue
+        result.backups += 1
+        try:
             for name in contents.objects_of(manifest):
                 needed.setdefault(name, identifier)
             _check_states(repository, manifest, seen_states, pieces, result)

@@ -83,4 +83,9 @@ def test_its_documents_are_written_as_they_were(
     for path in found:
         data = path.read_bytes()
         plain = gzip.decompress(data) if path.suffix == ".gz" else data
-        assert encode(decode(plain)) == plain, path.name
+        assert _without_checksum(encode(decode(plain))) == plain, path.name
+
+
+def _without_checksum(document: bytes) -> bytes:
+    """Documents of klog 0.1.0 have none."""
+    return document.rpartition(b',"checksum":')[0] + b"}\n"

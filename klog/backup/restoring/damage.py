@@ -9,24 +9,42 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Never
 
-from klog.backup.model import Piece
+from klog.backup.model import Manifest, Piece
 from klog.backup.moment.values import Gap
 from klog.backup.moment.view import PartitionView
 from klog.backup.reading import is_damage, piece_bytes
 from klog.backup.repository import Repository
-from klog.formats.errors import StorageError
+from klog.formats.errors import KlogError, StorageError
 from klog.formats.names import TopicPartition
 from klog.jobs.threads import side_by_side
 
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """An object that is left out, and what it held: a range of offsets, or (None) a producer snapshot."""
+    """An object that is left out, and what it held: a range of offsets, or (`gap` is None) the `subject`."""
 
-    partition: TopicPartition
-    what: StorageError
-    gap: Gap | None
+    partition: TopicPartition | None
+    what: KlogError
+    gap: Gap | None = None
+    subject: str = "the producer snapshot"
+
+    def __str__(self) -> str:
+        place = "" if self.partition is None else f"{self.partition}: "
+        if self.gap is None:
+            return f"{place}{self.subject} is left out: {self.what}"
+        return (
+            f"{place}the offsets {self.gap.first_offset} to {self.gap.end_offset - 1} are lost: {self.what}"
+        )
+
+
+OnDamage = Callable[[LeftOut], object]
+
+
+def refuse(left_out: LeftOut) -> Never:
+    """Leave nothing out. Raises `KlogError`."""
+    raise left_out.what
 
 
 def without_damaged(
@@ -40,6 +58,20 @@ def without_damaged(
     """
     checked = list(side_by_side(jobs, lambda view: _checked(repository, view, on_bytes), views))
     return [view for view, _ in checked], [each for _, left_out in checked for each in left_out]
+
+
+def without_damaged_metadata(repository: Repository, manifest: Manifest, on_damage: OnDamage) -> Manifest:
+    """The backup without the cluster's metadata, if they are damaged. Raises `StorageError`."""
+    if manifest.metadata is None:
+        return manifest
+    try:
+        repository.read_stored(manifest.metadata)
+    except StorageError as error:
+        if not is_damage(error):
+            raise
+        on_damage(LeftOut(None, error, subject="the metadata of the cluster"))
+        return replace(manifest, metadata=None)
+    return manifest
 
 
 def _checked(
@@ -65,7 +97,7 @@ def _checked(
         except StorageError as error:
             if not is_damage(error):
                 raise
-            left_out.append(LeftOut(view.partition, error, None))
+            left_out.append(LeftOut(view.partition, error))
             view = replace(view, snapshot=None)
     return view, left_out
 

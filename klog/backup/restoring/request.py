@@ -11,6 +11,7 @@ from klog.backup.model import Manifest
 from klog.backup.moment.decisions import TRANSACTION_TOPIC
 from klog.backup.moment.view import PartitionView
 from klog.backup.repository import Repository
+from klog.backup.restoring.damage import OnDamage, refuse
 from klog.backup.restoring.plan import Moment, OnBytes, RestorePlan, plan_restore
 from klog.backup.restoring.selection import (
     RepositoryPieces,
@@ -65,18 +66,24 @@ class Selected:
         return sum(view.size_bytes for view in self.views)
 
 
-def select(repository: Repository, request: RestoreRequest) -> Selected:
-    """What a request is about. Raises `UsageError`, `MissingInputError`, `StorageError`, `FormatError`."""
+def select(repository: Repository, request: RestoreRequest, on_damage: OnDamage = refuse) -> Selected:
+    """What a request is about. Raises `UsageError`, `MissingInputError`, `StorageError`, `FormatError`.
+
+    Damaged manifests, tables and states are left out if `on_damage` does not raise.
+    """
     if request.at_ms is not None:
-        manifests = manifests_around(repository, request.at_ms)
+        manifests = manifests_around(repository, request.at_ms, on_damage)
         earlier = [each for each in manifests if each.begin_ms <= request.at_ms]
         manifest = earlier[-1] if earlier else manifests[0]
-        views = list(views_around(repository, manifests, request.at_ms))
+        views = list(views_around(repository, manifests, request.at_ms, on_damage))
         moment_ms, last_ms = request.at_ms, manifests[-1].begin_ms
     else:
         identifier = request.backup
-        manifest = newest_backup(repository) if identifier is None else repository.manifest(identifier)
-        views = views_of_backup(repository, manifest)
+        if identifier is None:
+            manifest = newest_backup(repository, on_damage)
+        else:
+            manifest = repository.manifest(identifier)
+        views = list(views_of_backup(repository, manifest, on_damage))
         moment_ms = last_ms = manifest.begin_ms
     topics = {view.partition.topic for view in views}
     wanted = {topic for topic in topics if request.wants(topic)}

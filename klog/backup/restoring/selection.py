@@ -12,7 +12,8 @@ from klog.backup.moment.view import CHECKPOINT_AGE_MS, PartitionView, view_of
 from klog.backup.names import time_of_id
 from klog.backup.reading import open_piece
 from klog.backup.repository import Repository
-from klog.formats.errors import MissingInputError
+from klog.backup.restoring.damage import LeftOut, OnDamage, refuse
+from klog.formats.errors import FormatError, MissingInputError
 from klog.formats.names import TopicPartition
 
 
@@ -31,25 +32,38 @@ class RepositoryPieces:
         return self._repository.read_stored(stored)
 
 
-def newest_backup(repository: Repository) -> Manifest:
+def newest_backup(repository: Repository, on_damage: OnDamage = refuse) -> Manifest:
     """The newest backup. Raises `MissingInputError` if there is none."""
-    found = repository.newest()
-    if found is None:
-        raise MissingInputError(
-            "holds no backup yet", file=repository.place, cure="klog backup run makes one"
-        )
-    return found
+    for identifier in repository.newest_first():
+        manifest = _manifest(repository, identifier, on_damage)
+        if manifest is not None:
+            return manifest
+    raise MissingInputError("holds no backup yet", file=repository.place, cure="klog backup run makes one")
 
 
-def views_of_backup(repository: Repository, manifest: Manifest) -> list[PartitionView]:
+def _manifest(repository: Repository, identifier: str, on_damage: OnDamage) -> Manifest | None:
+    """A backup whose partitions can be read; None if it is damaged, or was just pruned."""
+    try:
+        manifest = repository.manifest(identifier)
+        repository.partitions(manifest)
+    except MissingInputError:
+        return None
+    except FormatError as error:
+        on_damage(LeftOut(None, error, subject=f"the backup {identifier}"))
+        return None
+    return manifest
+
+
+def views_of_backup(
+    repository: Repository, manifest: Manifest, on_damage: OnDamage = refuse
+) -> Iterator[PartitionView]:
     """The partitions as a backup has them."""
-    return [
-        view_of(_state(repository, partition, ref, known_ms(manifest, partition, ref)), None)
-        for partition, ref in sorted(repository.partitions(manifest).items())
-    ]
+    for partition, ref in sorted(repository.partitions(manifest).items()):
+        found = ref, known_ms(manifest, partition, ref)
+        yield from _views(repository, partition, (found, None), on_damage)
 
 
-def manifests_around(repository: Repository, at_ms: int) -> list[Manifest]:
+def manifests_around(repository: Repository, at_ms: int, on_damage: OnDamage = refuse) -> list[Manifest]:
     """The last backups that began at or before a moment, and the first one that has all that had arrived by
     then (or else the newest), by time.
 
@@ -57,20 +71,27 @@ def manifests_around(repository: Repository, at_ms: int) -> list[Manifest]:
     Raises `MissingInputError` if there is no backup.
     """
     ids = repository.ids()
-    if not ids:
-        newest_backup(repository)
-    after = bisect_right(ids, at_ms, key=time_of_id)
-    complete = bisect_left(ids, at_ms + CHECKPOINT_AGE_MS, key=time_of_id)
-    chosen = [*ids[max(0, after - 2) : after], *ids[after:][: complete - after + 1][-1:]]
-    return [repository.manifest(each) for each in chosen]
+    while ids:
+        after = bisect_right(ids, at_ms, key=time_of_id)
+        complete = bisect_left(ids, at_ms + CHECKPOINT_AGE_MS, key=time_of_id)
+        chosen = [*ids[max(0, after - 2) : after], *ids[after:][: complete - after + 1][-1:]]
+        found = {each: _manifest(repository, each, on_damage) for each in chosen}
+        manifests = [each for each in found.values() if each is not None]
+        if len(manifests) == len(chosen):
+            return manifests
+        ids = [each for each in ids if found.get(each, each) is not None]
+    return [newest_backup(repository, on_damage)]
+
+
+_Found = tuple[PartitionRef, int]
 
 
 def views_around(
-    repository: Repository, manifests: Sequence[Manifest], at_ms: int
+    repository: Repository, manifests: Sequence[Manifest], at_ms: int, on_damage: OnDamage = refuse
 ) -> Iterator[PartitionView]:
     """The partitions as the backups around a moment have them. One that was deleted by then is left out."""
-    known: dict[TopicPartition, tuple[PartitionRef, int]] = {}
-    following: dict[TopicPartition, tuple[PartitionRef, int]] = {}
+    known: dict[TopicPartition, _Found] = {}
+    following: dict[TopicPartition, _Found] = {}
     for manifest in manifests:
         refs = repository.partitions(manifest)
         if manifest.end_ms <= at_ms:
@@ -82,10 +103,31 @@ def views_around(
             elif partition not in following or following[partition][1] < at_ms + CHECKPOINT_AGE_MS:
                 following[partition] = (ref, read_ms)
     for partition in sorted({*known, *following}):
-        before, after = (
-            None if found is None else _state(repository, partition, *found)
-            for found in (known.get(partition), following.get(partition))
-        )
+        around = known.get(partition), following.get(partition)
+        yield from _views(repository, partition, around, on_damage)
+
+
+def _views(
+    repository: Repository,
+    partition: TopicPartition,
+    around: tuple[_Found | None, _Found | None],
+    on_damage: OnDamage,
+) -> Iterator[PartitionView]:
+    """The view of a partition that its states before and after a moment give; none if both are damaged."""
+    states: list[PartitionState | None] = []
+    damage: list[FormatError] = []
+    for found in around:
+        try:
+            states.append(None if found is None else _state(repository, partition, *found))
+        except FormatError as error:
+            states.append(None)
+            damage.append(error)
+    before, after = states
+    is_lost = before is None and after is None
+    for each in damage:
+        subject = "its whole log" if is_lost else "what a backup says of it"
+        on_damage(LeftOut(partition, each, subject=subject))
+    if not is_lost:
         yield view_of(before, after)
 
 

@@ -36,7 +36,7 @@ from klog.jobs.cores import available_cores
 if TYPE_CHECKING:
     from klog.backup.producing.run import ProducingOptions
     from klog.backup.repository import Repository
-    from klog.backup.restoring.damage import LeftOut
+    from klog.backup.restoring.damage import LeftOut, OnDamage
     from klog.backup.restoring.kraft import KraftTarget
     from klog.backup.restoring.plan import RestorePlan
     from klog.backup.restoring.request import RestoreRequest, Selected
@@ -200,6 +200,7 @@ def restore(
     klog restore /mnt/backup --at 1h --topic orders --rename orders=orders-old --bootstrap-server kafka:9092
     """
     from klog.backup.reading import open_backups
+    from klog.backup.restoring.damage import refuse
     from klog.backup.restoring.request import plan_of, select
     from klog.backup.restoring.target import require_empty
 
@@ -209,12 +210,13 @@ def restore(
     if target is not None:
         require_empty(target.directory)
     opened = open_backups(repository, key=keys.key())
-    selected = select(opened, request)
-    note_moment(selected)
+    if skip_damaged and into_cluster:
+        raise UsageError("--skip-damaged is for log directories", cure="restore with --to first")
+    said: list[LeftOut] = []
     left_out: Sequence[LeftOut] = ()
+    selected = select(opened, request, _saying(said, request) if skip_damaged else refuse)
+    note_moment(selected)
     if skip_damaged:
-        if into_cluster:
-            raise UsageError("--skip-damaged is for log directories", cure="restore with --to first")
         selected, left_out = _without_damaged(opened, selected, place.jobs_or_cores, quiet=quiet)
     begin_s = time.monotonic()
     with progress("Planning", selected.size_bytes, quiet=quiet) as advance:
@@ -232,7 +234,7 @@ def restore(
         output.show(rows)
     if target is None:
         say_what_would(plan, read_s, output, rows)
-        _end_if_incomplete(left_out, plan, request)
+        _end_if_incomplete(said, left_out, plan, request)
         return
     from klog.backup.restoring.run import run_restore
 
@@ -241,20 +243,34 @@ def restore(
     if not output.for_people:
         output.show(rows)
     _say_what_came(plan, restored, quiet=quiet or not output.for_people)
-    _end_if_incomplete(left_out, plan, request)
+    _end_if_incomplete(said, left_out, plan, request)
+
+
+def _saying(said: list[LeftOut], request: RestoreRequest) -> OnDamage:
+    """Says which documents of the repository are left out, as far as they concern what comes back."""
+
+    def say(each: LeftOut) -> None:
+        if each.partition is None or request.wants(each.partition.topic):
+            print_error(str(each))
+            said.append(each)
+
+    return say
 
 
 def _without_damaged(
     repository: Repository, selected: Selected, jobs: int, *, quiet: bool
 ) -> tuple[Selected, Sequence[LeftOut]]:
-    from klog.backup.restoring.damage import without_damaged
+    from klog.backup.restoring.damage import without_damaged, without_damaged_metadata
 
     with progress("Checking", selected.size_bytes, quiet=quiet) as advance:
         views, left_out = without_damaged(repository, selected.views, jobs, alone(advance))
-    return replace(selected, views=tuple(views)), left_out
+    manifest = without_damaged_metadata(repository, selected.manifest, left_out.append)
+    return replace(selected, views=tuple(views), manifest=manifest), left_out
 
 
-def _end_if_incomplete(left_out: Sequence[LeftOut], plan: RestorePlan, request: RestoreRequest) -> None:
+def _end_if_incomplete(
+    said: Sequence[LeftOut], left_out: Sequence[LeftOut], plan: RestorePlan, request: RestoreRequest
+) -> None:
     """Say what was left out of the partitions that come back, with exit code 1 if anything was."""
     ends = {
         each.view.partition: request.offsets.get(
@@ -265,15 +281,12 @@ def _end_if_incomplete(left_out: Sequence[LeftOut], plan: RestorePlan, request: 
     lost = [
         each
         for each in left_out
-        if each.partition in ends and (each.gap is None or each.gap.first_offset < ends[each.partition])
+        if each.partition is None
+        or (each.partition in ends and (each.gap is None or each.gap.first_offset < ends[each.partition]))
     ]
     for each in lost:
-        if each.gap is None:
-            print_error(f"{each.partition}: the producer snapshot is left out: {each.what}")
-        else:
-            first, end = each.gap
-            print_error(f"{each.partition}: the offsets {first} to {end - 1} are lost: {each.what}")
-    if lost:
+        print_error(str(each))
+    if lost or said:
         raise typer.Exit(1)
 
 
