@@ -12,6 +12,7 @@ from klog.cluster_metadata import json_form, kraft_conversion, tree_output, zook
 from klog.cluster_metadata.conversion_plan import Plan, Step, Target
 from klog.cluster_metadata.forms import Reading, require_secrets, require_stopped
 from klog.cluster_metadata.kraft_layout import identity
+from klog.cluster_metadata.tree_plan import tree_plan
 from klog.cluster_metadata.without_kraft import cluster_without_kraft
 from klog.formats.errors import StorageError, UsageError
 from klog.metadata.embedded import FILE_NAME, EmbeddedStore
@@ -55,14 +56,17 @@ def _plan_json(reading: Reading, target: Target) -> Plan:
     if os.path.isdir(path) or (os.path.exists(path) and size_bytes(path)):
         raise StorageError("is there already; nothing was changed", file=path, cure="name a new file")
 
+    content = json_form.encode(reading.cluster, secrets=True)
+
     def write() -> None:
         try:
             os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
         except OSError as error:
             raise storage_error("cannot be written", path, error) from error
-        write_atomically(path, json_form.encode(reading.cluster, secrets=True))
+        write_atomically(path, content)
 
-    return Plan((Step(path, "all metadata, with passwords and credentials"),), write)
+    step = Step(path, "all metadata, with passwords and credentials", len(content))
+    return Plan((step,), write, reading.cluster)
 
 
 def _plan_tree(reading: Reading, target: Target) -> Plan:
@@ -94,8 +98,7 @@ def _plan_tree(reading: Reading, target: Target) -> Plan:
             with atomic_output(path) as file:
                 file.write(read_whole(os.path.join(scratch, FILE_NAME)))
 
-    losses = (*left_out, *tree_output.held(cluster).losses)
-    return Plan((Step(path, f"klog's own tree with {len(cluster.topics):,} topics"),), write, losses)
+    return tree_plan(path, "klog's own tree", cluster, write, left_out)
 
 
 def _plan_zookeeper(reading: Reading, target: Target) -> Plan:

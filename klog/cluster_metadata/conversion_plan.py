@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from klog.cluster_metadata.consistency import Problem
+from klog.cluster_metadata.log_sizes import LogSize
+from klog.cluster_metadata.model import Cluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,18 +24,31 @@ class Target:
 
 
 class Step(NamedTuple):
-    """A file or directory that is written, and what it gets."""
+    """A file or directory that is written, what it gets, how many bytes if known, and for which node."""
 
     where: str
     what: str
+    size_bytes: int | None = None
+    node_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is written, changed on the way, and lost; what is wrong; and the writing itself."""
+    """What is written, changed on the way, and lost; what is wrong; and the writing itself.
+
+    `written` is the cluster as it will be read from the target. `logs` are the log directories of the nodes,
+    which stay as they are.
+    """
 
     steps: tuple[Step, ...]
     write: Callable[[], object]
+    written: Cluster
     losses: tuple[str, ...] = ()
     changes: tuple[str, ...] = ()
     problems: tuple[Problem, ...] = ()
+    logs: tuple[LogSize, ...] = ()
+
+    @property
+    def old_partitions(self) -> tuple[str, ...]:
+        """The directories of partitions in message formats that the target does not read."""
+        return tuple(path for each in self.logs for path in each.old_partitions)

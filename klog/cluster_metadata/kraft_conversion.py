@@ -14,9 +14,9 @@ from klog.cluster_metadata.forms import Reading, require_secrets, require_stoppe
 from klog.cluster_metadata.kraft_layout import Layout, Node, identity
 from klog.cluster_metadata.kraft_log import METADATA_DIRECTORY
 from klog.cluster_metadata.kraft_preparation import KAFKA_4, prepared
+from klog.cluster_metadata.log_sizes import LogSize, log_size, partitions_by_directory
 from klog.cluster_metadata.metadata_versions import LATEST, level_of
 from klog.cluster_metadata.model import METADATA_VERSION, Cluster
-from klog.cluster_metadata.old_formats import segments_in_old_formats
 from klog.config.password_encoder import SECRET
 from klog.formats.errors import StorageError, UsageError
 from klog.formats.names import FileKind
@@ -26,8 +26,7 @@ from klog.storage.files.directory_lock import holder_of
 def plan(reading: Reading, target: Target) -> Plan:
     """The plan for the nodes whose properties files are given.
 
-    Raises UsageError, StorageError (a directory cannot be formatted, or has old message formats),
-    `FormatError`.
+    Raises UsageError, StorageError (a directory cannot be formatted), `FormatError`.
     """
     if not target.configs or target.place is not None:
         raise UsageError(
@@ -51,14 +50,15 @@ def plan(reading: Reading, target: Target) -> Plan:
     held, losses = kraft_records.held(found)
     kraft_output.require_unused(held, layout)
     _require_no_holder(layout)
-    if level >= KAFKA_4:
-        _require_new_formats(scans)
+    snapshot = kraft_output.snapshot_of(held, layout, target.now_ms)
     return Plan(
-        tuple(_steps(held, layout, scans)),
-        partial(kraft_output.write, held, layout, now_ms=target.now_ms),
+        tuple(_steps(held, layout, scans, sum(map(len, snapshot)))),
+        partial(kraft_output.write, held, layout, now_ms=target.now_ms, snapshot=snapshot),
+        held,
         losses,
         changes,
         tuple(_problems(held, scans)),
+        tuple(_logs(scans, looks_for_old=level >= KAFKA_4)),
     )
 
 
@@ -77,16 +77,11 @@ def _require_no_holder(layout: Layout) -> None:
             )
 
 
-def _require_new_formats(scans: Mapping[int, Scan]) -> None:
-    paths = [replica.path for each in scans.values() for replica in each.replicas.values()]
-    old = segments_in_old_formats(paths)
-    if old:
-        directories = sorted({os.path.dirname(path) for path in paths})
-        raise StorageError(
-            f"{old} segments have message format 0 or 1, which Kafka 4 does not read; nothing was changed",
-            file=directories[0],
-            cure=f"klog convert --all {' '.join(directories)}",
-        )
+def _logs(scans: Mapping[int, Scan], *, looks_for_old: bool) -> Iterator[LogSize]:
+    for node_id, each in scans.items():
+        paths = (replica.path for replica in each.replicas.values())
+        for directory, partitions in sorted(partitions_by_directory(paths).items()):
+            yield log_size(directory, node_id, partitions, looks_for_old=looks_for_old)
 
 
 def _problems(cluster: Cluster, scans: Mapping[int, Scan]) -> Iterator[Problem]:
@@ -95,7 +90,9 @@ def _problems(cluster: Cluster, scans: Mapping[int, Scan]) -> Iterator[Problem]:
         yield from replica_problems(cluster, each, broker)
 
 
-def _steps(cluster: Cluster, layout: Layout, scans: Mapping[int, Scan]) -> Iterator[Step]:
+def _steps(
+    cluster: Cluster, layout: Layout, scans: Mapping[int, Scan], snapshot_bytes: int
+) -> Iterator[Step]:
     snapshot = os.path.join(METADATA_DIRECTORY, kraft_output.snapshot_id(cluster).file_name)
     topics = f"{len(cluster.topics):,} topics, {len(list(cluster.partitions)):,} partitions"
     for node in layout.nodes:
@@ -103,11 +100,14 @@ def _steps(cluster: Cluster, layout: Layout, scans: Mapping[int, Scan]) -> Itera
         for directory in node.directories:
             own = identity(directory)
             kept = f"; the old one becomes meta.properties{kraft_output.KEPT_SUFFIX}" if own else ""
-            yield Step(os.path.join(directory, FileKind.META_PROPERTIES), f"{roles} {node.node_id}{kept}")
+            path = os.path.join(directory, FileKind.META_PROPERTIES)
+            yield Step(path, f"{roles} {node.node_id}{kept}", node_id=node.node_id)
         if node.is_controller:
-            yield Step(os.path.join(node.metadata_directory, snapshot), topics)
-        yield Step(os.path.join(node.metadata_directory, FileKind.BOOTSTRAP_SNAPSHOT), "features")
-    for each in scans.values():
+            path = os.path.join(node.metadata_directory, snapshot)
+            yield Step(path, topics, snapshot_bytes, node.node_id)
+        path = os.path.join(node.metadata_directory, FileKind.BOOTSTRAP_SNAPSHOT)
+        yield Step(path, "features", node_id=node.node_id)
+    for node_id, each in scans.items():
         without = [
             replica.log_directory
             for partition, replica in each.replicas.items()
@@ -115,4 +115,5 @@ def _steps(cluster: Cluster, layout: Layout, scans: Mapping[int, Scan]) -> Itera
         ]
         for directory in sorted(set(without)):
             count = without.count(directory)
-            yield Step(directory, f"partition.metadata with the topic id in {count:,} partitions")
+            what = f"partition.metadata with the topic id in {count:,} partitions"
+            yield Step(directory, what, node_id=node_id)

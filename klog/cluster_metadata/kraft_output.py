@@ -15,7 +15,7 @@ import contextlib
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from klog.cluster_metadata import kraft_records, kraft_snapshot
 from klog.cluster_metadata.forms import require_secrets
@@ -44,8 +44,18 @@ _TREE = (FILE_NAME, f"{FILE_NAME}-wal", f"{FILE_NAME}-shm")
 _LEFTOVER = re.compile(rf"(.+{re.escape(KEPT_SUFFIX)}|{FileKind.PARTITION_METADATA})\.[0-9]+\.tmp")
 
 
-def write(cluster: Cluster, layout: Layout, *, now_ms: int) -> tuple[str, ...]:
+def snapshot_of(cluster: Cluster, layout: Layout, now_ms: int) -> tuple[bytes, ...]:
+    """The batches of the snapshot that all controllers of a layout get."""
+    values = kraft_records.values(cluster)
+    return tuple(kraft_snapshot.batches(values, cluster.controller_epoch, now_ms, layout.voters))
+
+
+def write(
+    cluster: Cluster, layout: Layout, *, now_ms: int, snapshot: Sequence[bytes] | None = None
+) -> tuple[str, ...]:
     """Formats all directories of a layout, and returns what the metadata version cannot hold.
+
+    The snapshot is that of the cluster; one that was made before may be given.
 
     The cluster needs an id, a `metadata.version` among its features, and an id for each topic. Directories
     may have partitions, and a meta.properties of a node without KRaft, which is kept beside it. Raises
@@ -63,7 +73,8 @@ def write(cluster: Cluster, layout: Layout, *, now_ms: int) -> tuple[str, ...]:
         with _disk_errors(first):
             open(journal, "wb").close()
             sync_directory(first)
-            _write_files(found, layout, now_ms)
+            content = snapshot_of(found, layout, now_ms) if snapshot is None else snapshot
+            _write_files(found, layout, now_ms, content)
             os.unlink(journal)
             sync_directory(first)
     return losses
@@ -126,12 +137,12 @@ def _require_same_owner(directory: str, node: Node, cluster: Cluster) -> None:
             )
 
 
-def _write_files(cluster: Cluster, layout: Layout, now_ms: int) -> None:
+def _write_files(cluster: Cluster, layout: Layout, now_ms: int, content: Sequence[bytes]) -> None:
     for directory, node in layout.directories.items():
         _remove_leftovers(directory)
         if node.is_broker:
             write_topic_ids(directory, cluster)
-    _write_snapshots(cluster, layout, now_ms)
+    _write_snapshots(layout, snapshot_id(cluster).file_name, content)
     _write_bootstraps(cluster, layout, now_ms)
     # What makes a node start comes last.
     for directory, node in layout.directories.items():
@@ -140,27 +151,16 @@ def _write_files(cluster: Cluster, layout: Layout, now_ms: int) -> None:
         _set_tree_aside(directory)
 
 
-def _write_snapshots(cluster: Cluster, layout: Layout, now_ms: int) -> None:
-    """Writes the snapshot once, and copies it to the other controllers."""
-    snapshot = snapshot_id(cluster)
-    written: str | None = None
+def _write_snapshots(layout: Layout, file_name: str, content: Iterable[bytes]) -> None:
     for node in layout.nodes:
         log = os.path.join(node.metadata_directory, METADATA_DIRECTORY)
         if os.path.isdir(log):
             shutil.rmtree(log)
-        if not node.is_controller:
-            continue
-        os.mkdir(log)
-        path = os.path.join(log, snapshot.file_name)
-        with atomic_output(path) as file:
-            if written is None:
-                values = kraft_records.values(cluster)
-                file.writelines(kraft_snapshot.batches(values, snapshot.epoch, now_ms, layout.voters))
-            else:
-                with open(written, "rb") as source:
-                    shutil.copyfileobj(source, file)
-        sync_directory(node.metadata_directory)
-        written = path
+        if node.is_controller:
+            os.mkdir(log)
+            with atomic_output(os.path.join(log, file_name)) as file:
+                file.writelines(content)
+            sync_directory(node.metadata_directory)
 
 
 def snapshot_id(cluster: Cluster) -> SnapshotId:

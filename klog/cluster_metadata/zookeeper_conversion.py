@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from klog.cluster_metadata import tree_output
-from klog.cluster_metadata.conversion_plan import Plan, Step
+from klog.cluster_metadata.conversion_plan import Plan
 from klog.cluster_metadata.forms import Reading, require_secrets, require_stopped
 from klog.cluster_metadata.sources import zookeeper_address, zookeeper_tree
+from klog.cluster_metadata.tree_plan import tree_plan
 from klog.cluster_metadata.without_kraft import cluster_without_kraft, not_read_by_kafka_3_9
 
 
@@ -30,5 +33,5 @@ def plan(reading: Reading, place: str) -> Plan:
         finally:
             store.close()
 
-    losses = (*kept_back, *tree_output.held(cluster).losses, *not_read_by_kafka_3_9(reading.cluster))
-    return Plan((Step(f"zookeeper://{hosts}", f"{len(cluster.topics):,} topics"),), write, losses)
+    found = tree_plan(f"zookeeper://{hosts}", "a tree", cluster, write, kept_back)
+    return replace(found, losses=(*found.losses, *not_read_by_kafka_3_9(reading.cluster)))

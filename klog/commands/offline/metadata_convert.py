@@ -5,21 +5,21 @@ from __future__ import annotations
 import os
 import time
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import typer
 
 from klog.commands.offline.metadata_reading import ReadOptions, Source
-from klog.commands.shared.changing import ChangeOptions, Outcome
-from klog.commands.shared.messages import print_line, print_report
+from klog.commands.shared.changing import ChangeOptions
 from klog.commands.shared.option_sets import argument, flag, optional
 from klog.commands.shared.terminal import confirmed, count_of
-from klog.formats.errors import UsageError
+from klog.formats.errors import StorageError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from klog.cluster_metadata.conversion_plan import Plan
+    from klog.commands.offline.old_segments import Conversion
 
 
 class ToForm(StrEnum):
@@ -29,10 +29,6 @@ class ToForm(StrEnum):
     JSON = "json"
     TREE = "tree"
     ZOOKEEPER = "zookeeper"
-
-
-_LINES_MAX: Final = 20
-_NOTED: Final = {"change": "changed", "loss": "lost", "problem": "found"}
 
 
 def convert(
@@ -66,6 +62,10 @@ def convert(
     feature: list[str] | None = optional(
         None, "Another feature's level, as for kafka-storage.", metavar="NAME=LEVEL"
     ),
+    convert_segments: bool = flag(
+        "Convert partitions with segments in message format 0 or 1 first, as klog convert --all does."
+    ),
+    ignore_problems: bool = flag("Go on although the plan shows problems. --yes alone does not."),
     yes: bool = flag("Write without asking.", "--yes", "-y"),
 ) -> None:
     """Write a cluster's metadata in another form: KRaft directories, a file, klog's tree, ZooKeeper.
@@ -73,8 +73,9 @@ def convert(
     All nodes must be stopped. For KRaft, name the properties files with which the new nodes will start:
     process.roles, node.id, log.dirs, metadata.log.dir and the controllers' quorum are read from them.
     Directories may hold a broker's logs, which stay; the old meta.properties is kept as
-    meta.properties.zookeeper. The command shows what it will write and what cannot go, and asks; without a
-    terminal it needs --yes. A directory that has KRaft metadata is refused. A command that was killed can be
+    meta.properties.zookeeper. The command shows what it will write, how much, and what cannot go, and asks;
+    without a terminal it needs --yes. Problems stop it, and so do segments in message format 0 or 1, which
+    Kafka 4 does not read. A directory that has KRaft metadata is refused. A command that was killed can be
     run again.
 
     Examples:
@@ -90,6 +91,8 @@ def convert(
     """
     from klog.cluster_metadata import conversion
     from klog.cluster_metadata.conversion_plan import Target
+    from klog.commands.offline.metadata_convert_output import outcomes, show
+    from klog.commands.offline.old_segments import conversions, convert_old, require_space
 
     reading = read.read(source)
     plan = conversion.plan(
@@ -104,46 +107,45 @@ def convert(
             features=_features(feature or ()),
         ),
     )
+    old = conversions(plan.logs)
     if change.for_people:
-        _show(plan)
+        show(plan, old)
+    refusal = _refusal(source, plan, old, ignore_problems=ignore_problems, convert_segments=convert_segments)
+    if refusal is not None:
+        if not change.for_people:
+            change.conclude(list(outcomes(plan, old, dry_run=True)))
+        raise refusal
+    require_space(old)
     if not change.dry_run:
         if not confirmed("Write this?", yes=yes):
             raise typer.Exit(1)
+        convert_old(old, quiet=not change.for_people)
         plan.write()
     done = "would be" if change.dry_run else "are"
     change.conclude(
-        list(_outcomes(plan, dry_run=change.dry_run)),
+        list(outcomes(plan, old, dry_run=change.dry_run)),
         summary=f"{count_of(len(plan.steps), 'tree' if to is ToForm.ZOOKEEPER else 'file')} {done} written",
     )
 
 
-def _show(plan: Plan) -> None:
-    """Print a plan for people."""
-    for step in plan.steps:
-        print_line(f"write {step.where}: {step.what}")
-    for line in _first([f"change: {each}" for each in plan.changes]):
-        print_line(line)
-    for line in _first([f"cannot go: {each}" for each in plan.losses]):
-        print_line(line)
-    for line in _first([f"problem: {each.where}: {each.what}" for each in plan.problems]):
-        print_report(line)
-
-
-def _first(lines: list[str]) -> list[str]:
-    """The lines that people read; programs get all."""
-    rest = len(lines) - _LINES_MAX
-    return lines if rest <= 0 else [*lines[:_LINES_MAX], f"and {rest:,} more (-o json has all)"]
-
-
-def _outcomes(plan: Plan, *, dry_run: bool) -> Iterator[Outcome]:
-    """A plan as rows for programs."""
-    for step in plan.steps:
-        done = "would be written" if dry_run else "written"
-        yield Outcome(step.where, {"kind": "write", "where": step.where, "what": step.what}, done)
-    others = [("change", None, each) for each in plan.changes]
-    others += [("loss", None, each) for each in plan.losses]
-    for kind, where, what in (*others, *(("problem", each.where, each.what) for each in plan.problems)):
-        yield Outcome(where or kind, {"kind": kind, "where": where, "what": what}, _NOTED[kind])
+def _refusal(
+    source: str, plan: Plan, old: Sequence[Conversion], *, ignore_problems: bool, convert_segments: bool
+) -> StorageError | None:
+    """What stops the conversion, if anything does."""
+    if plan.problems and not ignore_problems:
+        return StorageError(
+            f"{count_of(len(plan.problems), 'problem')}; nothing was changed",
+            file=source,
+            cure="mend what the plan shows, or go on with --ignore-problems",
+        )
+    if old and not convert_segments:
+        segments = count_of(sum(each.old_segments for each in plan.logs), "segment")
+        return StorageError(
+            f"{segments} in message format 0 or 1, which Kafka 4 does not read; nothing was changed",
+            file=old[0].directory,
+            cure=f"{' && '.join(each.command for each in old)}, or --convert-segments does it",
+        )
+    return None
 
 
 def _features(words: Sequence[str]) -> dict[str, int]:

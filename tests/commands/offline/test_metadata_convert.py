@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import stat
@@ -9,14 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from klog.cluster_metadata import conversion, tree_form, tree_output
+from klog.cluster_metadata import conversion, json_form, tree_form, tree_output
 from klog.cluster_metadata.conversion_plan import Target
 from klog.cluster_metadata.forms import Reading
-from klog.cluster_metadata.model import Broker, Cluster
+from klog.cluster_metadata.model import Broker, Cluster, Partition, Topic
 from klog.commands.offline.metadata_convert import ToForm
+from klog.commands.shared.cells import human_bytes
 from klog.formats import meta_properties
 from klog.formats.errors import UsageError
 from klog.metadata.embedded import FILE_NAME, EmbeddedStore
+from klog.metadata.values import LeaderAndIsr, ReplicaAssignment
 from tests.cluster_metadata.trees import live_tree
 from tests.commands.asking import keeps_to_the_rule
 from tests.commands.offline.test_changing_locks import HOLD, held
@@ -25,6 +28,7 @@ from tests.corpora import FIXTURES
 from tests.peers.zookeeper import ZooKeeperServer
 
 LOGS = FIXTURES / "k4-kraft" / "logs"
+GO_ON = ("--yes", "--ignore-problems")
 
 
 @pytest.fixture
@@ -69,6 +73,7 @@ def test_the_plan_is_shown_and_nothing_is_written_before_yes(klog: Run, old: Pat
     shown = klog("metadata", "convert", *command, "--dry-run")
     assert "meta.properties.zookeeper" in shown.out
     assert "group.version=1" in shown.out
+    command.append("--ignore-problems")
     rows = keeps_to_the_rule(klog, "metadata convert", command, lambda: files(tmp_path))
     assert {each["kind"] for each in rows} >= {"write", "change"}
     assert all(Path(each["where"]).exists() for each in rows if each["kind"] == "write")
@@ -77,7 +82,7 @@ def test_the_plan_is_shown_and_nothing_is_written_before_yes(klog: Run, old: Pat
 
 def test_topics_users_acls_and_quotas_arrive_in_kraft(klog: Run, old: Path, tmp_path: Path) -> None:
     shutil.copytree(old, tmp_path / "source")
-    done = klog("metadata", "convert", tmp_path / "source", "-c", properties(tmp_path, old), "--yes")
+    done = klog("metadata", "convert", tmp_path / "source", "-c", properties(tmp_path, old), *GO_ON)
     assert done.code == 0, done.err
     compared = klog("metadata", "diff", tmp_path / "source", old, "--only", "topic,acl,credential,quota")
     assert (compared.code, compared.out) == (0, "the metadata is the same\n"), compared
@@ -131,17 +136,103 @@ def test_a_directory_that_a_process_uses_is_refused(klog: Run, old: Path, tmp_pa
     assert "is using this directory (stop all nodes of the cluster first)" in done.err
 
 
-def test_old_message_formats_are_refused_for_kafka_4_with_the_cure(
-    klog: Run, old: Path, tmp_path: Path
+@pytest.fixture
+def of_kafka_0_8(tmp_path: Path) -> tuple[Path, Path]:
+    """Logs that Kafka 0.8 wrote, and their metadata in a file."""
+    logs = tmp_path / "logs"
+    shutil.copytree(FIXTURES / "k08-codecs" / "logs", logs)
+    return logs, of_partitions(tmp_path, *(each.name for each in logs.glob("*-[0-9]*")))
+
+
+def of_partitions(path: Path, *names: str) -> Path:
+    """A file with the metadata of partitions on broker 1."""
+    topics: dict[str, Topic] = {}
+    for topic, number in (name.rsplit("-", 1) for name in names):
+        before = topics.get(topic, Topic(None, {})).partitions
+        partition = Partition(ReplicaAssignment((1,)), LeaderAndIsr(1, 0, (1,)))
+        topics[topic] = Topic(None, {**before, int(number): partition})
+    file = path / "cluster.json"
+    file.write_bytes(json_form.encode(Cluster("ey5g-FnqTD-kdOop3hS1Qw", topics), secrets=True))
+    return file
+
+
+def test_old_message_formats_are_shown_with_what_they_need_and_refused_for_kafka_4(
+    klog: Run, of_kafka_0_8: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    source = next((FIXTURES / "k08-codecs" / "logs").glob("*-0"))
-    shutil.copytree(source, old / source.name)
-    command = ["metadata", "convert", old, "-c", properties(tmp_path, old), "--dry-run"]
-    done = klog(*command)
+    logs, metadata = of_kafka_0_8
+    before = files(logs)
+    command = ["metadata", "convert", metadata, "-c", properties(tmp_path, logs)]
+    done = klog(*command, "--yes")
     assert done.code == 1
-    assert "message format 0 or 1" in done.err
-    assert f"klog convert --all {old}" in done.err
-    assert klog(*command, "--metadata-version", "3.9").code == 0
+    segments = len(list(logs.rglob("*.log")))
+    assert f"{segments} segments in message format 0 or 1, which Kafka 4 does not read" in done.err
+    assert f"klog convert --all {logs}, or --convert-segments does it" in done.err
+    assert files(logs) == before
+    shown = klog(*command, "--dry-run", "-o", "json")
+    assert shown.code == 1
+    (row,) = (each for each in json.loads(shown.out) if each["kind"] == "old format")
+    sizes = [each.stat().st_size for each in logs.rglob("*.log")]
+    assert (row["where"], row["segments"], row["bytes"]) == (str(logs), segments, sum(sizes))
+    (needs,) = (each for each in json.loads(shown.out) if each["kind"] == "conversion")
+    assert needs["bytes"] > 0
+    assert needs["what"] == f"klog convert --all {logs}"
+    assert klog(*command, "--metadata-version", "3.9", "--dry-run").code == 0
+
+
+def test_old_message_formats_are_converted_on_request(
+    klog: Run, of_kafka_0_8: tuple[Path, Path], tmp_path: Path
+) -> None:
+    logs, metadata = of_kafka_0_8
+    before = records(klog, logs)
+    done = klog(
+        "metadata", "convert", metadata, "-c", properties(tmp_path, logs), "--yes", "--convert-segments"
+    )
+    assert done.code == 0, done.err
+    assert {each.read_bytes()[16] for each in logs.rglob("*.log") if each.stat().st_size} == {2}
+    assert records(klog, logs) == before
+    assert "no problems" in klog("metadata", "check", logs).out
+
+
+def records(klog: Run, logs: Path) -> list[tuple[object, ...]]:
+    shown = klog("dump-segment", "--format", "jsonl", *sorted(logs.rglob("*.log")))
+    assert shown.code == 0, shown.err
+    found = map(json.loads, shown.out.splitlines())
+    return [(each["offset"], each["key"], each["value"]) for each in found]
+
+
+def test_the_plan_says_how_much_is_written_and_how_much_stays(klog: Run, tmp_path: Path) -> None:
+    shutil.copytree(next((FIXTURES / "k39-txn" / "logs").glob("t-txn-0")), tmp_path / "logs" / "t-txn-0")
+    metadata = of_partitions(tmp_path, "t-txn-0")
+    command = ["metadata", "convert", metadata, "-c", properties(tmp_path, tmp_path / "logs")]
+    shown = klog(*command, "--dry-run")
+    sizes = [each.stat().st_size for each in (tmp_path / "logs").rglob("*.log")]
+    size = sum(sizes)
+    kept = f"1 partition of broker 1 with {len(sizes)} segments, {human_bytes(size)}"
+    assert f"keep {tmp_path / 'logs'}: {kept}\n" in shown.out
+    done = klog(*command, "--yes", "-o", "json")
+    rows = json.loads(done.out)
+    (row,) = (each for each in rows if each["kind"] == "logs")
+    assert (row["node"], row["partitions"], row["segments"], row["bytes"]) == (1, 1, len(sizes), size)
+    (snapshot,) = (each for each in rows if each["kind"] == "write" and each["bytes"])
+    assert snapshot["bytes"] == Path(snapshot["where"]).stat().st_size
+
+
+def test_problems_stop_the_conversion_unless_it_is_to_go_on(klog: Run, tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    metadata = of_partitions(tmp_path, "t-0")
+    before = files(tmp_path)
+    command = ["metadata", "convert", metadata, "-c", properties(tmp_path, tmp_path / "logs")]
+    done = klog(*command, "--yes")
+    assert done.code == 1
+    assert "problem: t-0: has no directory on broker 1: it would come back empty" in done.err
+    assert "1 problem; nothing was changed" in done.err
+    shown = klog(*command, "--yes", "-o", "json")
+    assert (shown.code, {each["result"] for each in json.loads(shown.out)} >= {"would be written"}) == (
+        1,
+        True,
+    )
+    assert files(tmp_path) == {**before, "server.properties": (tmp_path / "server.properties").read_bytes()}
+    assert klog(*command, *GO_ON).code == 0
 
 
 @pytest.mark.kafka
