@@ -214,7 +214,10 @@ def open_store(
     *,
     opening: Callable[[str], Output] = open_output,
 ) -> Store:
-    """The store at a path or URI. Nothing is created yet. `policy` is for object stores."""
+    """The store at a path or URI. Nothing is created yet. `policy` is for object stores.
+
+    Raises `StorageError` if the URI names no place.
+    """
     if not is_remote(place):
         return Store(opening(place))
     require_pyarrow("a repository in an object store")

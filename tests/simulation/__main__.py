@@ -53,7 +53,7 @@ def main() -> int:
 
 
 def _write(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
+    print(text, flush=True)  # A run of hours is watched through a file.
 
 
 def _note(text: str) -> None:

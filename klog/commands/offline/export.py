@@ -111,11 +111,13 @@ def _local_paths(job: ExportJob) -> list[str]:
 
 
 def _job(raw: dict[str, str], paths: list[str], output: str, columns: str | None, **how: Any) -> ExportJob:  # noqa: ANN401 (fields of ExportJob)
-    """The job that the options describe. Raises `UsageError`."""
+    """The job that the options describe. Raises `UsageError`, and `StorageError` for a mistyped URI."""
+    from klog.export.open_output import check_place
     from klog.export.options_parsing import read_options
     from klog.export.schema import check_columns, column_names
     from klog.export.split_export import ExportJob
 
+    check_place(output)
     # Paths are absolute: a job may be resumed from another directory, and Spark's tasks run in their own.
     *absolute, output = (_absolute(path) for path in (*paths, output))
     read = read_options(raw, absolute)
