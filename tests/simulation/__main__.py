@@ -53,7 +53,8 @@ def main() -> int:
 
 
 def _write(text: str) -> None:
-    print(text, flush=True)  # A run of hours is watched through a file.
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()  # A run of hours is watched through a file.
 
 
 def _note(text: str) -> None:
