@@ -85,6 +85,8 @@ def _client_of(
 ) -> KazooClient:
     from kazoo.client import KazooClient
 
+    # The store logs itself what kazoo warns of. Commands would show kazoo's warnings, too.
+    logging.getLogger("kazoo").setLevel(logging.ERROR)
     # Empty names between commas are ignored, as in ZooKeeper's own client.
     names = [each for each in servers.split(",") if each.strip()]
     # kazoo waits for each server for the session timeout divided by the number of names. A server that starts

@@ -222,5 +222,7 @@ def test_an_export_from_and_to_a_store_behind_fsspec_is_the_same_as_a_local_one(
 
 @pytest.mark.parametrize("place", ["s3://", "s3:", "s3:/bucket", "S3:bucket", "gs:///x", "s3://?region=eu"])
 def test_a_mistyped_uri_is_no_local_directory(place: str) -> None:
-    with pytest.raises(StorageError, match=r"names no place in an object store \(write (s3|gs)://BUCKET/PATH"):
+    with pytest.raises(
+        StorageError, match=r"names no place in an object store \(write (s3|gs)://BUCKET/PATH"
+    ):
         open_output(place)

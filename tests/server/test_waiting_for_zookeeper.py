@@ -50,6 +50,12 @@ def test_a_store_that_is_not_reached_is_given_up(silent: str) -> None:
         ZooKeeperStore(silent, connect_timeout_ms=600_000, is_stopping=lambda: True)
 
 
+def test_attempts_that_are_refused_are_not_warned_of_one_by_one(caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(ConnectionLossError, match="answered within 300 ms"):
+        ZooKeeperStore("127.0.0.1:1", connect_timeout_ms=300)
+    assert not [record for record in caplog.records if record.name.startswith("kazoo")]
+
+
 def test_a_server_that_neglects_a_connection_is_connected_to_again() -> None:
     """ZooKeeper accepts connections while it starts, and does not answer all of them."""
     with socket.create_server(("127.0.0.1", 0)) as server:

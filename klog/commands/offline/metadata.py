@@ -31,7 +31,7 @@ app = CommandGroup(
         "    klog metadata show /var/lib/kafka -o json --secrets > cluster.json\n\n"
         "    klog metadata diff cluster.json /var/lib/kafka\n\n"
         "    klog metadata check /var/lib/kafka\n\n"
-        "    klog metadata properties server.properties --write kraft.properties"
+        "    klog metadata properties server.properties --write kraft.properties\n\n"
         "    klog metadata convert zk1:2181 --to kraft --config server.properties"
     ),
     add_completion=False,

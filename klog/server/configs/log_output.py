@@ -67,4 +67,3 @@ def configure_logging(*, as_json: bool, quiet: bool, stream: TextIO | None = Non
     root.setLevel(logging.WARNING)
     for name in ("klog", AUDIT_LOGGER):
         logging.getLogger(name).setLevel(logging.WARNING if quiet else logging.INFO)
-    logging.getLogger("kazoo").setLevel(logging.ERROR)  # klog's own store logs what kazoo reports
