@@ -39,10 +39,10 @@ from klog.export.plan_json import (
     result_from_json,
     to_json,
 )
-from klog.export.reader import read_split
+from klog.export.reader import OpenFile, read_split
 from klog.formats.errors import StorageError, UsageError
 from klog.replicas.concurrency import map_concurrently
-from klog.replicas.fingerprints import changed, fingerprints
+from klog.replicas.fingerprints import changed
 from klog.replicas.splits import Plan, Split
 
 JOB: Final = f"{JOB_STATE_DIRECTORY}/job.json"
@@ -94,7 +94,7 @@ def begin(job: ExportJob, make_plan: Callable[[], Plan], *, resume: bool = False
     plan = make_plan()
     job = replace(job, decodings=_settled(job, plan))
     output.remove_directory(TEMPORARY)
-    progress = Progress(job, plan, fingerprints(plan.splits))
+    progress = Progress(job, plan, job.source.fingerprints(plan.splits))
     write_whole(output, JOB, _encoded(_job_json(progress)))
     return progress
 
@@ -115,8 +115,8 @@ def _settled(job: ExportJob, plan: Plan) -> Decodings:
     from klog.export.decoders.choose import resolve_decoding
 
     return Decodings(
-        resolve_decoding(job.key, lambda: sample(plan, job.options, "key")),
-        resolve_decoding(job.value, lambda: sample(plan, job.options, "value")),
+        resolve_decoding(job.key, lambda: sample(plan, job, "key")),
+        resolve_decoding(job.value, lambda: sample(plan, job, "value")),
     )
 
 
@@ -190,7 +190,8 @@ def _require_same_options(job: ExportJob, state: JsonObject) -> None:
 
 
 def _require_same_segments(progress: Progress) -> None:
-    files = changed(progress.pending, progress.fingerprints, progress.plan.splits)
+    find = progress.job.source.fingerprints
+    files = changed(progress.pending, progress.fingerprints, progress.plan.splits, find)
     if files:
         more = f", and {len(files) - 1} more" if len(files) > 1 else ""
         raise UsageError(
@@ -201,9 +202,9 @@ def _require_same_segments(progress: Progress) -> None:
 
 
 def options_json(job: ExportJob) -> JsonObject:
-    """The options of an export except its output, as JSON."""
-    options: JsonObject = to_json(job)
-    del options["output"], options["decodings"]
+    """The options of an export except its output, and how its input is opened, as JSON."""
+    options: JsonObject = to_json(replace(job, options=replace(job.options, encryption_key_file=None)))
+    del options["output"], options["decodings"], options["source"]
     return options
 
 
@@ -290,20 +291,21 @@ _MAX_SPLITS: Final = 20
 _MAX_VALUES_OF_A_SPLIT: Final = 1000
 
 
-def sample(plan: Plan, options: ReadOptions, column: str) -> Iterator[bytes]:
+def sample(plan: Plan, job: ExportJob, column: str) -> Iterator[bytes]:
     """Yield up to 1000 values (not null) of "key" or "value" from each of up to 20 splits of the plan.
 
     Data that cannot be read is skipped: the job itself reports it.
     """
-    options = replace(options, fail_on_data_loss=False)
+    options = replace(job.options, fail_on_data_loss=False)
     splits = sorted(plan.splits, key=lambda split: split.number)
     step = max(len(splits) / _MAX_SPLITS, 1)
     for number in range(min(len(splits), _MAX_SPLITS)):
-        yield from islice(_values(splits[int(number * step)], options, column), _MAX_VALUES_OF_A_SPLIT)
+        values = _values(splits[int(number * step)], options, job.source.open, column)
+        yield from islice(values, _MAX_VALUES_OF_A_SPLIT)
 
 
-def _values(split: Split, options: ReadOptions, column: str) -> Iterator[bytes]:
-    for batch in read_split(split, options, columns=[column], on_lost=lambda _: None):
+def _values(split: Split, options: ReadOptions, open_file: OpenFile, column: str) -> Iterator[bytes]:
+    for batch in read_split(split, options, columns=[column], on_lost=lambda _: None, open_file=open_file):
         for value in batch.column(0):
             if value.is_valid:
                 yield value.as_py()

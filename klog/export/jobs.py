@@ -10,6 +10,7 @@ from klog.export.deserialise import BadRecords
 from klog.export.layout import BY_TOPIC_AND_PARTITION, PartitionBy
 from klog.export.options import ReadOptions
 from klog.export.outputs import WrittenFile
+from klog.export.sources import ReplicaFiles, Source
 from klog.export.writers import Format
 from klog.replicas.splits import LostRange, Split
 
@@ -24,6 +25,7 @@ class Decodings:
 
 UNDECODED: Final = Decodings()
 RAW_REQUESTED: Final = RequestedDecoding()
+_REPLICAS: Final = ReplicaFiles()
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,7 @@ class ExportJob:
     `columns` are those to write (None: all that `options` give). `key` and `value` are the decodings that the
     user requested; `klog.export.job_state.begin` resolves them to `decodings`. With `internal_tables`
     internal topics are decoded to separate tables. If a file reaches `target_file_bytes`, the next rows of
-    the split go to another one (None: a split is one file).
+    the split go to another one (None: a split is one file). `source` is what `options.paths` lead to.
     """
 
     options: ReadOptions
@@ -48,6 +50,7 @@ class ExportJob:
     decodings: Decodings = UNDECODED
     internal_tables: bool = False
     target_file_bytes: int | None = None
+    source: Source = _REPLICAS
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ or a later one. Time indexes show which segments to skip and where in a segment 
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from klog.export.options import EARLIEST, LATEST, Edge, ReadOptions
 from klog.formats.errors import KlogError, UsageError
@@ -28,12 +28,12 @@ from klog.storage.reading.select import Bounds
 def resolve_bounds(
     options: ReadOptions,
     partition: TopicPartition,
-    extents: Sequence[Extent],
     log_start_offset: int,
     log_end_offset: int,
-    problems: list[KlogError],
+    at_time: Callable[[int], int | None],
 ) -> tuple[int, int]:
-    """The first offset to read and the offset to end before; both are within the log.
+    """The first offset to read and the offset to end before; both are within the log. `at_time` gives the
+    offset of the first record with a timestamp or a later one, None if there is none.
 
     Raises `UsageError` if no record is late enough to start at, unless `options.timestamp_latest` is set, and
     with `options.fail_on_data_loss` if the start is outside of the log.
@@ -42,7 +42,7 @@ def resolve_bounds(
     def of(edge: Edge) -> int | None:
         timestamp = _timestamp(edge, partition)
         if timestamp is not None:
-            return offset_at(extents, timestamp, problems, options.max_decompressed_bytes)
+            return at_time(timestamp)
         offset = edge.offsets.get(partition.topic, {}).get(partition.partition, edge.default)
         return {EARLIEST: log_start_offset, LATEST: log_end_offset}.get(offset, offset)
 

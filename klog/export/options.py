@@ -6,11 +6,13 @@ Integration Guide, "Creating a Kafka Source for Batch Queries"). `docs/export.md
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from klog.formats.names import TopicPartition
 from klog.storage.reading.batch_search import MAX_BATCH_BYTES
 
 EARLIEST: Final = -2
@@ -40,6 +42,20 @@ class Subscription:
     pattern: str | None = None
     partitions: Mapping[str, frozenset[int]] | None = None
 
+    def wants_some_of(self, topic: str) -> bool:
+        """Whether partitions of a topic are read."""
+        if self.topics is not None:
+            return topic in self.topics
+        if self.pattern is not None:
+            return re.fullmatch(self.pattern, topic) is not None
+        return self.partitions is None or topic in self.partitions
+
+    def wants(self, partition: TopicPartition) -> bool:
+        """Whether a partition is read."""
+        if self.partitions is not None:
+            return partition.partition in self.partitions.get(partition.topic, ())
+        return self.wants_some_of(partition.topic)
+
 
 @dataclass(frozen=True, slots=True)
 class Edge:
@@ -65,8 +81,10 @@ class ReadOptions:
     `since_ms` (inclusive) and `until_ms` (exclusive) filter records by timestamp; they come from filters that
     a query pushed down. `min_partitions` is the least number of splits. `max_decompressed_bytes` bounds the
     size of one batch, in the file and decompressed. `fail_on_data_loss` stops a job at the first thing that
-    it cannot read. `timestamp_latest` is Spark's `startingOffsetsByTimestampStrategy=latest`: if no record is
-    late enough, reading starts at the end of the log; otherwise that is an error.
+    it cannot read. Of a backup repository `at_ms` names the moment, or `backup` a backup (both None: the
+    newest); `encryption_key_file` has its key. `timestamp_latest` is Spark's
+    `startingOffsetsByTimestampStrategy=latest`: if no record is late enough, reading starts at the end of the
+    log; otherwise that is an error.
     """
 
     paths: tuple[str, ...]
@@ -86,3 +104,6 @@ class ReadOptions:
     include_deleted: bool = False
     """Whether to read what a broker had not yet removed: `-delete` directories, `.deleted` files, and records
     below the log start offset."""
+    at_ms: int | None = None
+    backup: str | None = None
+    encryption_key_file: str | None = None

@@ -1,10 +1,11 @@
 """Parses options given as strings, under the names of Spark's Kafka source, to `ReadOptions`.
 
 Names and values are those of Spark's "Structured Streaming + Kafka Integration Guide", in upper or lower
-case; `isolation`, `metadataColumns`, `targetSplitBytes`, `maxDecompressedBytes` and `includeDeleted` are
-klog's own. There are two differences. `failOnDataLoss` is false by default, because an export of a dead
-broker's disk should read what is left. And offsets or times need not be given for every partition: partitions
-that are not named are read from their first offset, or to their end.
+case; `isolation`, `metadataColumns`, `targetSplitBytes`, `maxDecompressedBytes`, `includeDeleted`, and those
+for backup repositories (`at`, `backup`, `encryptionKeyFile`) are klog's own. There are two differences.
+`failOnDataLoss` is false by default, because an export of a dead broker's disk should read what is left. And
+offsets or times need not be given for every partition: partitions that are not named are read from their
+first offset, or to their end.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import difflib
 import json
 import re
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from klog.export.options import (
@@ -49,6 +51,9 @@ OPTION_NAMES: Final = (
     "targetSplitBytes",
     "maxDecompressedBytes",
     "includeDeleted",
+    "at",
+    "backup",
+    "encryptionKeyFile",
 )
 """The names of all options that `read_options` knows."""
 
@@ -102,6 +107,9 @@ def read_options(raw: Mapping[str, str], paths: Sequence[str] = ()) -> ReadOptio
         target_split_bytes=given.size_bytes("targetSplitBytes", TARGET_SPLIT_BYTES),
         max_decompressed_bytes=given.size_bytes("maxDecompressedBytes", MAX_BATCH_BYTES),
         include_deleted=given.boolean("includeDeleted"),
+        at_ms=_moment(given),
+        backup=given.text("backup"),
+        encryption_key_file=given.text("encryptionKeyFile"),
     )
 
 
@@ -185,6 +193,23 @@ def _unknown(name: str, known: Mapping[str, str]) -> UsageError:
 
 def _bad(name: str, value: object, wanted: str) -> UsageError:
     return UsageError(f"option {name} is {str(value)[:200]!r}, it takes {wanted}")
+
+
+def _moment(given: _Given) -> int | None:
+    text = given.text("at")
+    if text is None:
+        return None
+    if given.text("backup") is not None:
+        raise UsageError("options at and backup exclude each other", cure="give one of them")
+    if _INTEGER.fullmatch(text.strip()) is not None:
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text.strip())
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise _bad("at", text, "a time with its zone such as 2026-11-24T10:00:00Z, or ms since the epoch")
+    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
 
 
 def _isolation(given: _Given) -> Isolation:

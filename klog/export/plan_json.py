@@ -21,6 +21,7 @@ from klog.replicas.splits import (
     PartitionPlan,
     Plan,
     Split,
+    SplitFile,
 )
 
 JsonObject = dict[str, Any]
@@ -67,7 +68,8 @@ def split_from_json(value: JsonObject) -> Split:
     """The split, from the output of `to_json`."""
     aborted = tuple(AbortedRange(**_arguments(inner)) for inner in value["aborted"])
     fallbacks = tuple(FallbackSegment(**_arguments(inner)) for inner in value["spares"])
-    return Split(**{**_arguments(value), "aborted": aborted, "fallbacks": fallbacks})
+    files = tuple(SplitFile(**_arguments(inner)) for inner in value.get("files", ()))
+    return Split(**{**_arguments(value), "aborted": aborted, "fallbacks": fallbacks, "files": files})
 
 
 def plan_from_json(value: JsonObject) -> Plan:

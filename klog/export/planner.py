@@ -13,14 +13,13 @@ log: the first offset of the first transaction that is open at its end.
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from klog.export.offset_bounds import lowest_requested_offset, resolve_bounds
-from klog.export.options import Isolation, ReadOptions, Subscription
+from klog.export.offset_bounds import lowest_requested_offset, offset_at, resolve_bounds
+from klog.export.options import Isolation, ReadOptions
 from klog.formats.errors import CorruptRecordError, KlogError, MissingInputError, StorageError
 from klog.formats.names import TopicPartition
 from klog.replicas.concurrency import map_concurrently
@@ -53,12 +52,12 @@ def plan(options: ReadOptions, *, requires_bounded: bool = True) -> Plan:
     found = discover(options.paths, include_deleted=options.include_deleted)
     groups: dict[TopicPartition, list[Replica]] = {}
     for replica in found.replicas:
-        if _is_wanted(options.subscription, replica.partition):
+        if options.subscription.wants(replica.partition):
             groups.setdefault(replica.partition, []).append(replica)
     if not groups:
         raise _nothing_found(found, options)
     if requires_bounded:
-        _require_known(options, groups)
+        require_known(options, groups)
     parts = _parts(groups, options, found)
     pieces = [piece for part in parts for piece in part.pieces]
     splits = make_splits(pieces, options.target_split_bytes, options.min_partitions, found.problems)
@@ -71,7 +70,7 @@ def plan(options: ReadOptions, *, requires_bounded: bool = True) -> Plan:
         skipped=tuple(sorted(set(found.skipped))),
     )
     if options.fail_on_data_loss:
-        _raise_first_loss(made)
+        raise_first_loss(made)
     return made
 
 
@@ -93,17 +92,7 @@ def _parts(
     return parts
 
 
-def _is_wanted(subscription: Subscription, partition: TopicPartition) -> bool:
-    if subscription.topics is not None:
-        return partition.topic in subscription.topics
-    if subscription.pattern is not None:
-        return re.fullmatch(subscription.pattern, partition.topic) is not None
-    if subscription.partitions is not None:
-        return partition.partition in subscription.partitions.get(partition.topic, ())
-    return True
-
-
-def _require_known(options: ReadOptions, selected: Collection[TopicPartition]) -> None:
+def require_known(options: ReadOptions, selected: Collection[TopicPartition]) -> None:
     """Raise `MissingInputError` if a bound names a partition that is not read: it may be misspelt."""
     named = {
         "startingOffsets": options.starting.offsets,
@@ -149,14 +138,18 @@ def _part(
         committed = transactions(replica, log.extents, log.log_end_offset, found.problems)
         readable_end = max(committed.last_stable_offset, log.log_start_offset)
     start, end = resolve_bounds(
-        options, partition, log.extents, log.log_start_offset, readable_end, found.problems
+        options,
+        partition,
+        log.log_start_offset,
+        readable_end,
+        lambda at_ms: offset_at(log.extents, at_ms, found.problems, options.max_decompressed_bytes),
     )
     to_the_end = end == readable_end
     return _Part(
         _partition_plan(partition, log, start, end, committed),
         tuple(_pieces(partition, log, start, end, committed)),
-        tuple(one for one in log.lost if _touches(one, start, end, to_the_end)),
-        tuple(one for one in log.divergences if _touches(one, start, end, to_the_end)),
+        tuple(one for one in log.lost if touches(one, start, end, to_the_end)),
+        tuple(one for one in log.divergences if touches(one, start, end, to_the_end)),
     )
 
 
@@ -193,7 +186,7 @@ def _overlapping(extents: Sequence[Extent], first_offset: int, end_offset: int) 
     return extents[low : bisect_left(extents, end_offset, key=attrgetter("first_offset"))]
 
 
-def _touches(one: LostRange | Divergence, start: int, end: int, to_the_end: bool) -> bool:
+def touches(one: LostRange | Divergence, start: int, end: int, to_the_end: bool) -> bool:
     """Whether a range overlaps the requested offsets. A range after the log's end does if the end is
     requested."""
     first = start if one.first_offset is None else one.first_offset
@@ -201,7 +194,7 @@ def _touches(one: LostRange | Divergence, start: int, end: int, to_the_end: bool
     return (first < end or to_the_end) and last > start
 
 
-def _raise_first_loss(made: Plan) -> None:
+def raise_first_loss(made: Plan) -> None:
     """Raise the first loss. A broken checkpoint or index is no loss: the plan does not need them."""
     errors: list[KlogError] = [problem for problem in made.problems if isinstance(problem, StorageError)]
     errors += [

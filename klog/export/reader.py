@@ -12,6 +12,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, BinaryIO, Final
 
@@ -33,6 +34,9 @@ from klog.storage.reading.select import Bounds, compact
 if TYPE_CHECKING:
     import pyarrow as pa
 
+OpenFile = Callable[[str], BinaryIO]
+"""Opens a path or URI as a seekable stream of plain bytes. Raises `StorageError`, as the stream does."""
+
 BATCH_BYTES: Final = 4 << 20
 """The approximate size of a record batch; a larger record gets a larger one."""
 
@@ -48,6 +52,7 @@ def read_split(
     on_lost: Callable[[LostRange], None],
     on_repaired: Callable[[LostRange], None] = lambda _: None,
     on_position: Callable[[int], None] = lambda _: None,
+    open_file: OpenFile = open_input,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of `split` by offset, in batches of about `BATCH_BYTES`, none of them empty.
 
@@ -55,19 +60,29 @@ def read_split(
     records are left out. Each range that cannot be read goes to `on_lost`; with `options.fail_on_data_loss`
     its `KlogError` is raised. If the split has fallbacks, damaged offsets are read from them, and the range
     goes to `on_repaired`. `on_position` receives the position in the segment up to which it
-    was read. Raises UsageError for an unknown column.
+    was read. `open_file` opens the files of the split. Raises UsageError for an unknown column.
     """
     if columns is not None and not columns:
         raise UsageError("no columns to read", cure="name at least one: `offset` is the cheapest")
     if not split.fallbacks:
-        yield from _read(split, options, columns, on_lost, on_position)
+        done_bytes = 0
+        for part in split.of_each_file():
+            yield from _read(
+                part, options, columns, on_lost, partial(_advance, on_position, done_bytes), open_file
+            )
+            done_bytes += part.length_bytes
         return
     tolerant = replace(options, fail_on_data_loss=False)
     wanted = arrow_schema(options, columns).names
     read = wanted if "offset" in wanted else [*wanted, "offset"]
     for batch in read_with_fallbacks(
         lambda part, on_part_lost: _read(
-            part, tolerant, read, on_part_lost, on_position if part.file == split.file else _ignored
+            part,
+            tolerant,
+            read,
+            on_part_lost,
+            on_position if part.file == split.file else _ignored,
+            open_file,
         ),
         split,
         on_lost,
@@ -81,12 +96,17 @@ def _ignored(_position_bytes: int) -> None:
     pass
 
 
+def _advance(on_position: Callable[[int], None], done_bytes: int, position_bytes: int) -> None:
+    on_position(done_bytes + position_bytes)
+
+
 def _read(
     split: Split,
     options: ReadOptions,
     columns: Sequence[str] | None,
     on_lost: Callable[[LostRange], None],
     on_position: Callable[[int], None],
+    open_file: OpenFile,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of the split, without its fallbacks."""
     wanted = arrow_schema(options, columns)
@@ -94,7 +114,7 @@ def _read(
     by_time = options.since_ms is not None or options.until_ms is not None
     names = [*wanted.names, *(name for name in ("timestamp",) if by_time and name not in wanted.names)]
     try:
-        file = open_input(split.file)
+        file = open_file(split.file)
     except KlogError as error:
         lost_ranges.open(split.start_bytes, error)
         lost_ranges.finish(None)

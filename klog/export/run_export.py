@@ -17,7 +17,6 @@ from klog.export import job_state
 from klog.export.arrow_memory import keep_free_pages
 from klog.export.open_output import open_output
 from klog.export.outputs import TEMPORARY
-from klog.export.planner import plan as make_plan
 from klog.export.report import Report, make_report
 from klog.export.split_export import ExportJob, SplitResult, export_split
 from klog.export.verify_export import Finding, verify_names, verify_split
@@ -64,7 +63,7 @@ def run_export(job: ExportJob, options: RunOptions, watcher: Watcher, runner: Ru
     output = open_output(job.output)
     task_runner = runner or Pool(options.processes, options.small_bytes, _described, _CURE)
     with output.locked():
-        before = job_state.begin(job, partial(make_plan, job.options), resume=options.resume)
+        before = job_state.begin(job, partial(job.source.plan, job.options), resume=options.resume)
         pending = before.pending
         watcher.planned(before.plan, _size_bytes(pending), "exporting")
         work = partial(_export, job=before.job)

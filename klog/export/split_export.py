@@ -60,6 +60,7 @@ def _written(split: Split, job: ExportJob, output: Output, on_progress: Callable
             on_lost=lost.append,
             on_repaired=repaired.append,
             on_position=progress.reached,
+            open_file=job.source.open,
         )
         for batch in rows:
             good, bad = table.decode.apply(batch)

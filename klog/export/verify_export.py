@@ -87,7 +87,9 @@ def _expected(result: SplitResult, job: ExportJob) -> pa.ChunkedArray:
 
     from klog.export.reader import read_split
 
-    batches = read_split(result.split, job.options, columns=["offset"], on_lost=lambda _: None)
+    batches = read_split(
+        result.split, job.options, columns=["offset"], on_lost=lambda _: None, open_file=job.source.open
+    )
     return pa.chunked_array([batch.column("offset") for batch in batches], pa.int64())
 
 

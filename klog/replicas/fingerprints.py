@@ -6,7 +6,7 @@ changes neither. Compaction, truncation and recovery change the batches or the l
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from klog.formats.checksums import crc32c
@@ -30,11 +30,14 @@ def fingerprints(splits: Iterable[Split]) -> dict[str, str | None]:
 
 
 def changed(
-    splits: Iterable[Split], recorded: Mapping[str, str | None], all_splits: Iterable[Split]
+    splits: Iterable[Split],
+    recorded: Mapping[str, str | None],
+    all_splits: Iterable[Split],
+    find: Callable[[Iterable[Split]], Mapping[str, str | None]] = fingerprints,
 ) -> list[str]:
-    """The files of `splits` that have changed since `all_splits` were planned."""
+    """The files of `splits` that have changed since `all_splits` were planned; `find` gives fingerprints."""
     files = {split.file for split in splits}
-    now = fingerprints(split for split in all_splits if split.file in files)
+    now = find(split for split in all_splits if split.file in files)
     return [file for file, fingerprint in now.items() if fingerprint != recorded.get(file)]
 
 

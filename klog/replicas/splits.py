@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from klog.formats.errors import KlogError
 from klog.formats.names import TopicPartition
@@ -32,6 +33,19 @@ class FallbackSegment:
 
 
 @dataclass(frozen=True, slots=True)
+class SplitFile:
+    """One of several files of a split: all `size_bytes` of it, of which the offsets from `first_offset` to
+    before `end_offset` count. No batch begins below `base_offset`.
+    """
+
+    file: str
+    base_offset: int
+    size_bytes: int
+    first_offset: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class Split:
     """The batches of one segment that start at file positions `start_bytes` to before `end_bytes`.
 
@@ -42,6 +56,9 @@ class Split:
     counts the splits of a plan in order of (topic, partition, first_offset); plans list the longest first. A
     file that has grown since it was planned is read only as far as planned. Damaged offsets are read from the
     `fallbacks`, in their order; a fallback may hold more offsets than the split.
+
+    If there are `files`, the split has the batches of all of them, one after the other. `file` is the first,
+    and positions go on from one to the next.
     """
 
     number: int
@@ -55,6 +72,7 @@ class Split:
     end_offset: int
     aborted: tuple[AbortedRange, ...] = ()
     fallbacks: tuple[FallbackSegment, ...] = ()
+    files: tuple[SplitFile, ...] = ()
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -65,6 +83,27 @@ class Split:
     def length_bytes(self) -> int:
         """Bytes of the file that the split covers."""
         return self.end_bytes - self.start_bytes
+
+    def of_each_file(self) -> Iterator[Split]:
+        """The split as one for each of its files."""
+        if not self.files:
+            yield self
+        for each in self.files:
+            first, end = max(self.first_offset, each.first_offset), min(self.end_offset, each.end_offset)
+            if first < end:
+                yield replace(
+                    self,
+                    file=each.file,
+                    base_offset=each.base_offset,
+                    start_bytes=0,
+                    end_bytes=each.size_bytes,
+                    first_offset=first,
+                    end_offset=end,
+                    aborted=tuple(
+                        one for one in self.aborted if one.first_offset < end and first <= one.last_offset
+                    ),
+                    files=(),
+                )
 
 
 @dataclass(frozen=True, slots=True)

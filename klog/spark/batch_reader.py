@@ -23,7 +23,7 @@ class KlogReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """The tasks. Raises `UsageError` if no partition is found, and `KlogError` with `failOnDataLoss`."""
-        return list(planned_tasks(self._source.options))
+        return list(planned_tasks(self._source))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""

@@ -101,7 +101,7 @@ class FilteringReader(KlogReader):
 
     def partitions(self) -> list[InputPartition]:
         """The tasks, without splits that the filters exclude."""
-        return list(planned_tasks(self._source.options, self._pushed.splits))
+        return list(planned_tasks(self._source, self._pushed.splits))
 
 
 def _described(filters: Sequence[Filter], rest: Sequence[Filter]) -> str:

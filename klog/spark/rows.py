@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import InputPartition
 
 from klog.export.options import ReadOptions
+from klog.export.sources import Source
 from klog.formats.errors import KlogError, UsageError
 from klog.kernel.kernel import slowness
 from klog.replicas.splits import LostRange, Plan, Split
@@ -37,14 +38,18 @@ class TaskSplits(InputPartition):
 
 @dataclass(frozen=True)
 class RowSource:
-    """Reads rows of splits in the columns of a schema."""
+    """Reads rows of splits in the columns of a schema; `source` is what the options' paths lead to."""
 
     options: ReadOptions
     schema: StructType
+    source: Source
 
     @classmethod
     def of(cls, options: ReadOptions, schema: StructType) -> RowSource:
-        """The source for options and a schema. Raises `UsageError` for a column that klog does not have."""
+        """The source for options and a schema. Raises `UsageError` for a column that klog does not have, and
+        for paths that cannot be read together.
+        """
+        from klog.backup.exporting import source_of
         from klog.export.schema import METADATA_COLUMNS
 
         names = schema.fieldNames()
@@ -52,7 +57,7 @@ class RowSource:
             options = replace(options, include_headers=True)
         wanted = [name for name in names if name in METADATA_COLUMNS and name not in options.metadata_columns]
         options = replace(options, metadata_columns=(*options.metadata_columns, *wanted))
-        source = cls(options, schema)
+        source = cls(options, schema, source_of(options))
         source._check()
         return source
 
@@ -90,7 +95,12 @@ class RowSource:
         for split in task.splits if isinstance(task, TaskSplits) else ():
             columns = self.arrow_schema.names
             rows = read_split(
-                split, self.options, columns=columns, on_lost=log_lost, on_repaired=_log_repaired
+                split,
+                self.options,
+                columns=columns,
+                on_lost=log_lost,
+                on_repaired=_log_repaired,
+                open_file=self.source.open,
             )
             yield from map(self._cast, rows)
 
@@ -121,15 +131,14 @@ def _same_type(left: pa.DataType, right: pa.DataType) -> bool:
 
 
 def planned_tasks(
-    options: ReadOptions, narrow: Callable[[Sequence[Split]], Sequence[Split]] = lambda splits: splits
+    source: RowSource, narrow: Callable[[Sequence[Split]], Sequence[Split]] = lambda splits: splits
 ) -> Iterator[TaskSplits]:
     """Yield tasks for the current records; `narrow` may leave out splits or parts of them.
 
     Raises `UsageError` if no partition is found, and with `failOnDataLoss` the first problem or loss.
     """
-    from klog.export.planner import plan
-
-    planned = plan(options)
+    options = source.options
+    planned = source.source.plan(options)
     check_loss(planned, options)
     for task in divide_splits(narrow(planned.splits), options.target_split_bytes, options.min_partitions):
         yield TaskSplits(task)

@@ -29,6 +29,7 @@ from pyspark.sql.streaming.datasource import (
 
 from klog.export.options import EARLIEST, LATEST, Edge, ReadOptions
 from klog.export.planner import plan
+from klog.export.sources import ReplicaFiles
 from klog.formats.errors import StorageError, UsageError
 from klog.formats.names import TopicPartition
 from klog.replicas.splits import PartitionPlan, Plan, Split
@@ -58,13 +59,16 @@ _log = logging.getLogger("klog.spark")
 class KlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads a stream: each batch from the end of the last one to the current end of the logs.
 
-    `max_offsets` limits a batch (None: no limit). Raises `UsageError` if ending offsets or times are given.
+    `max_offsets` limits a batch (None: no limit). Raises `UsageError` if ending offsets or times are given,
+    and for a backup repository.
     """
 
     def __init__(self, options: ReadOptions, schema: StructType, max_offsets: int | None = None) -> None:
         if options.ending != Edge(LATEST):
             raise UsageError("a stream has no end, and ending offsets or times are given")
         self._source = RowSource.of(options, schema)
+        if not isinstance(self._source.source, ReplicaFiles):
+            raise UsageError("a backup repository is read as a batch", cure="use spark.read")
         self._max_offsets = max_offsets
         self._target: Mapping[TopicPartition, Available] | None = None
         self._newest: JsonOffsets | None = None

@@ -166,7 +166,7 @@ def test_a_task_of_the_source_on_the_pure_python_kernel_logs_it_once(
     monkeypatch.setattr(rows, "slowness", lambda: "it is slow")
     schema = spark.read.format("klog").load(str(TRANSACTIONS.path)).schema
     source = rows.RowSource.of(ReadOptions((str(TRANSACTIONS.path),)), schema)
-    groups = list(rows.planned_tasks(source.options))
+    groups = list(rows.planned_tasks(source))
     assert list(source.rows(groups[0]))
     assert caplog.messages == ["it is slow"]
 

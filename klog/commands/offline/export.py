@@ -10,10 +10,12 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import AbstractContextManager, ExitStack
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import typer
 
+from klog.commands.offline.backing.keys import KeyOptions
 from klog.commands.offline.exporting import options
 from klog.commands.offline.exporting.lines import ProgressLines
 from klog.commands.offline.exporting.options import (
@@ -25,6 +27,7 @@ from klog.commands.offline.exporting.options import (
     spark_options,
 )
 from klog.commands.offline.outputs import check_output_directory, check_output_file
+from klog.commands.shared.arguments import parse_time
 from klog.commands.shared.messages import print_line, print_report
 from klog.commands.shared.terminal import Progress, count_of, note_slowness, progress
 from klog.export.decoders.decoding import Encoding, RequestedDecoding
@@ -56,13 +59,15 @@ def export(
     write: WriteOptions,
     decode: DecodeOptions,
     source: SourceOptions,
+    keys: KeyOptions,
     run: RunningOptions,
 ) -> None:
     """Export records of segments to Parquet, ORC or JSON Lines: no broker, no JVM. Changes no
     segment.
 
-    The columns are those of Spark's Kafka source. If a job was killed, run it again with --resume: it
-    continues and ends with the same files. Damaged data is listed and makes the exit code 1.
+    A path may also be a backup repository; --at names a moment of it. The columns are those of
+    Spark's Kafka source. If a job was killed, run it again with --resume: it continues and ends
+    with the same files. Damaged data is listed and makes the exit code 1.
 
     Examples:
 
@@ -73,6 +78,8 @@ def export(
         klog export /mnt/disk1 --subscribe orders --value json --include-headers -o orders
 
         klog export s3://backup/logs --isolation read_committed --resume --verify -o s3://lake/kafka
+
+        klog export s3://backups/cluster --at 2026-11-24T10:00:00Z --subscribe orders -o orders
     """
     if run.print_spark_submit:
         from klog.commands.offline.exporting.spark_submit import spark_submit_line
@@ -81,7 +88,7 @@ def export(
         return
     require_pyarrow("klog export")
     job = _job(
-        spark_options(write, source, run),
+        spark_options(write, source, run) | _moment(source, keys),
         paths,
         output,
         write.columns,
@@ -106,12 +113,23 @@ def export(
     _run(job, how, report=run.report, quiet=run.quiet, start_runner=context.obj)
 
 
+def _moment(source: SourceOptions, keys: KeyOptions) -> dict[str, str]:
+    """The options for a repository, as they mean the same in every process."""
+    found = {}
+    if source.at is not None:
+        found["at"] = str(parse_time("--at", source.at, datetime.now(UTC)))
+    if keys.encryption_key_file is not None:
+        found["encryptionKeyFile"] = os.path.abspath(keys.encryption_key_file)
+    return found
+
+
 def _local_paths(job: ExportJob) -> list[str]:
     return [path for path in job.options.paths if not is_remote(path)]
 
 
 def _job(raw: dict[str, str], paths: list[str], output: str, columns: str | None, **how: Any) -> ExportJob:  # noqa: ANN401 (fields of ExportJob)
     """The job that the options describe. Raises `UsageError`, and `StorageError` for a mistyped URI."""
+    from klog.backup.exporting import source_of
     from klog.export.open_output import check_place
     from klog.export.options_parsing import read_options
     from klog.export.schema import check_columns, column_names
@@ -125,7 +143,7 @@ def _job(raw: dict[str, str], paths: list[str], output: str, columns: str | None
     check_columns(chosen or (), column_names(read))
     if not is_remote(output):
         check_output_directory(output, [path for path in absolute if not is_remote(path)])
-    return ExportJob(read, output, columns=chosen, **how)
+    return ExportJob(read, output, columns=chosen, source=source_of(read), **how)
 
 
 def _file_bytes(text: str | None) -> int | None:
@@ -170,9 +188,8 @@ def _run(
 
 def _show_plan(job: ExportJob) -> None:
     from klog.commands.offline.exporting.report_text import plan_lines
-    from klog.export.planner import plan
 
-    planned = plan(job.options)
+    planned = job.source.plan(job.options)
     for line in plan_lines(planned):
         print_line(line)
     if planned.lost or planned.problems:

@@ -37,7 +37,8 @@ Paths = Annotated[
     list[str],
     typer.Argument(
         metavar="PATH...",
-        help="Log directories, partition directories, segments; paths, or URIs (s3, gs, abfs, hdfs).",
+        help="Log directories, partition directories, segments, or a backup repository; paths, or URIs (s3,"
+        " gs, abfs, hdfs).",
         show_default=False,
     ),
 ]
@@ -148,6 +149,12 @@ class SourceOptions:
     include_deleted: bool = flag(
         "Also read what a broker was about to delete (-delete, .deleted).", panel=_READ
     )
+    at: str | None = _read(
+        "TIME",
+        "Of a backup repository: all that had arrived by this time, ISO 8601, or a span back from now such as"
+        " 2h. Default: the newest backup.",
+    )
+    backup: str | None = _read("ID", "Of a backup repository: what this backup has.")
     max_decompressed_bytes: str | None = _read(
         "SIZE", "The most that one batch may decompress to; more is reported as lost."
     )
