@@ -131,8 +131,8 @@ MEANINGS: Final[dict[E, Meaning]] = {
     ),
     E.POLICY_VIOLATION: Meaning(
         "a policy of the brokers forbids it",
-        "records of a topic that is only compacted cannot be deleted: set cleanup.policy to compact,delete "
-        "first; for topics and configs ask who set create.topic.policy.class.name",
+        "ask who set create.topic.policy.class.name and alter.config.policy.class.name; a broker with "
+        "--read-only changes nothing",
     ),
     E.OUT_OF_ORDER_SEQUENCE_NUMBER: Meaning("records of the producer before these are missing", _PRODUCER),
     E.DUPLICATE_SEQUENCE_NUMBER: Meaning("the records were written before", "nothing is to be done"),

@@ -9,7 +9,7 @@ from klog.client.asking import try_leaders
 from klog.client.cluster import Cluster
 from klog.client.connection import Connection
 from klog.client.errors import RefusedError, is_retriable
-from klog.client.requests import ask, by_partition, by_topic, refusal
+from klog.client.requests import ask, by_partition, by_topic
 from klog.formats.errors import KlogError
 from klog.formats.names import TopicPartition
 from klog.protocol.apis import ApiKey
@@ -17,6 +17,13 @@ from klog.protocol.error_codes import ErrorCode
 
 HIGH_WATERMARK: Final = -1
 """The offset that stands for the high watermark: all records that can be read are deleted."""
+
+_CURES: Final[dict[int, str]] = {
+    ErrorCode.POLICY_VIOLATION: (
+        "records of a topic that is only compacted cannot be deleted: "
+        "set cleanup.policy to compact,delete first"
+    ),
+}
 
 
 def delete_records(
@@ -28,10 +35,13 @@ def delete_records(
     know the leaders. Raises UnsupportedApiError.
     """
 
+    def refused(partition: TopicPartition, code: int) -> RefusedError:
+        return RefusedError(f"records of {partition}", code, cure=_CURES.get(code))
+
     def no_leader(partition: TopicPartition) -> RefusedError:
         exists = partition.partition in cluster.partitions(partition.topic)
         code = ErrorCode.LEADER_NOT_AVAILABLE if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return RefusedError(f"records of {partition}", code)
+        return refused(partition, code)
 
     def ask_leader(
         connection: Connection, led: Sequence[TopicPartition]
@@ -39,7 +49,9 @@ def delete_records(
         topics = by_topic(led, lambda each: {"partition_index": each.partition, "offset": before[each]})
         answer = ask(connection, ApiKey.DELETE_RECORDS, topics=topics, timeout=cluster.timeout_ms)
         return {
-            partition: refusal(part, f"records of {partition}") or int(part.low_watermark)
+            partition: int(part.low_watermark)
+            if part.error_code == 0
+            else refused(partition, part.error_code)
             for partition, part in by_partition(answer.topics)
         }
 

@@ -68,5 +68,6 @@ def take_over(
             file=places[0],
             cure="check zookeeper.connect and log.dirs",
         )
-    remarks = (*reading.details, *reading.notes, *kept_back, *losses)
+    not_taken = (f"not taken over: {loss}" for loss in losses)
+    remarks = (*reading.details, *reading.notes, *kept_back, *not_taken)
     return TakenOver(len(cluster.topics), len(list(cluster.partitions)), is_new, remarks)

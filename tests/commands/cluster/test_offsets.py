@@ -196,6 +196,15 @@ def test_an_offset_after_the_end_deletes_nothing(klog: Run, orders: str) -> None
     assert rows(klog, "offsets", f"{orders}:0")[0]["logStartOffset"] == 0
 
 
+def test_records_that_the_cleanup_policy_keeps_are_not_deleted(klog: Run) -> None:
+    topic = f"offsets-{next(_numbers)}"
+    assert klog("topics", "create", topic, "--config", "cleanup.policy=compact").code == 0
+    outcome = klog("delete-records", f"{topic}:0:0", "--yes")
+    assert outcome.code == 1
+    assert "POLICY_VIOLATION" in outcome.err
+    assert "set cleanup.policy to compact,delete first" in outcome.err
+
+
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [("{}:9:3", "topic {} has no partition 9"), ("no-{}:0:3", "topic no-{} does not exist")],

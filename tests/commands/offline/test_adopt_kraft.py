@@ -53,6 +53,7 @@ def test_topics_configs_users_and_quotas_are_taken_over(klog: Run, data: Path) -
     done = klog("adopt", data, "--yes", "-o", "broker.id=1")
     assert done.code == 0
     assert done.out == "from the KRaft metadata log: 2 topics with 15 partitions taken over\n"
+    assert "not taken over: features and metadata versions: ZooKeeper's brokers finalize none\n" in done.err
     old, new = kraft_form.read([str(data)]).cluster, read_source(str(data)).cluster
     assert new.cluster_id == old.cluster_id
     assert {name: each.topic_id for name, each in new.topics.items()} == {
