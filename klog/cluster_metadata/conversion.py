@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -66,7 +67,7 @@ def _plan_json(reading: Reading, target: Target) -> Plan:
         write_atomically(path, content)
 
     step = Step(path, "all metadata, with passwords and credentials", len(content))
-    return Plan((step,), write, reading.cluster)
+    return Plan((step,), write, reading.cluster, places=(path,))
 
 
 def _plan_tree(reading: Reading, target: Target) -> Plan:
@@ -98,7 +99,7 @@ def _plan_tree(reading: Reading, target: Target) -> Plan:
             with atomic_output(path) as file:
                 file.write(read_whole(os.path.join(scratch, FILE_NAME)))
 
-    return tree_plan(path, "klog's own tree", cluster, write, left_out)
+    return replace(tree_plan(path, "klog's own tree", cluster, write, left_out), places=(directory,))
 
 
 def _plan_zookeeper(reading: Reading, target: Target) -> Plan:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -36,8 +36,8 @@ class Step(NamedTuple):
 class Plan:
     """What is written, changed on the way, and lost; what is wrong; and the writing itself.
 
-    `written` is the cluster as it will be read from the target. `logs` are the log directories of the nodes,
-    which stay as they are.
+    `written` is the cluster as it will be read from each of the `places`. `logs` are the log directories of
+    the nodes, which stay as they are; `look_again` says after the writing what is wrong in them.
     """
 
     steps: tuple[Step, ...]
@@ -47,6 +47,8 @@ class Plan:
     changes: tuple[str, ...] = ()
     problems: tuple[Problem, ...] = ()
     logs: tuple[LogSize, ...] = ()
+    places: tuple[str, ...] = ()
+    look_again: Callable[[], Iterable[Problem]] = tuple
 
     @property
     def old_partitions(self) -> tuple[str, ...]:

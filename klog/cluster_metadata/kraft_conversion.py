@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 
 from klog.cluster_metadata import kraft_output, kraft_properties, kraft_records
@@ -14,6 +15,8 @@ from klog.cluster_metadata.forms import Reading, require_secrets, require_stoppe
 from klog.cluster_metadata.kraft_layout import Layout, Node, identity
 from klog.cluster_metadata.kraft_log import METADATA_DIRECTORY
 from klog.cluster_metadata.kraft_preparation import KAFKA_4, prepared
+from klog.cluster_metadata.kraft_replay import KRAFT_VERSION
+from klog.cluster_metadata.kraft_snapshot import KRAFT_VERSION_OF_VOTERS
 from klog.cluster_metadata.log_sizes import LogSize, log_size, partitions_by_directory
 from klog.cluster_metadata.metadata_versions import LATEST, level_of
 from klog.cluster_metadata.model import METADATA_VERSION, Cluster
@@ -51,15 +54,42 @@ def plan(reading: Reading, target: Target) -> Plan:
     kraft_output.require_unused(held, layout)
     _require_no_holder(layout)
     snapshot = kraft_output.snapshot_of(held, layout, target.now_ms)
+    controllers = tuple(node.metadata_directory for node in layout.nodes if node.is_controller)
     return Plan(
         tuple(_steps(held, layout, scans, sum(map(len, snapshot)))),
         partial(kraft_output.write, held, layout, now_ms=target.now_ms, snapshot=snapshot),
-        held,
+        _read_back(held, layout),
         losses,
         changes,
         tuple(_problems(held, scans)),
         tuple(_logs(scans, looks_for_old=level >= KAFKA_4)),
+        controllers,
+        partial(_problems_after, held, layout),
     )
+
+
+def _read_back(cluster: Cluster, layout: Layout) -> Cluster:
+    """The cluster as the snapshot has it, with the voters of a dynamic quorum."""
+    if not layout.voters:
+        return cluster
+    features = {**cluster.features, KRAFT_VERSION: KRAFT_VERSION_OF_VOTERS}
+    return replace(cluster, voters=layout.voters, features=features)
+
+
+def _problems_after(cluster: Cluster, layout: Layout) -> Iterator[Problem]:
+    """What is wrong in the directories of nodes that have been formatted."""
+    for node in layout.nodes:
+        for directory, directory_id in node.directories.items():
+            found = identity(directory)
+            own = (1, node.node_id, cluster.cluster_id, directory_id)
+            if found is None or (found.version, found.node_id, found.cluster_id, found.directory_id) != own:
+                yield Problem(directory, f"meta.properties is not that of node {node.node_id}")
+        if node.is_broker:
+            yield from replica_problems(cluster, scan(node.directories), node.node_id)
+            for directory in node.directories:
+                for path, partition in kraft_output.partitions_without_id(directory):
+                    if partition.topic in cluster.topics:
+                        yield Problem(path, "has no partition.metadata: a broker takes it for stray")
 
 
 def _present(node: Node) -> dict[str, str | None]:

@@ -8,7 +8,7 @@ or renamed. Each change is said.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -81,10 +81,31 @@ def prepared(
             " and its partitions get no leader",
             cure=f"--feature {ELIGIBLE_LEADERS}=0; kafka-features turns it on when all brokers run",
         )
+    changes += _sentences(cluster, found, layout)
     changes.append(f"features: {', '.join(f'{n}={v}' for n, v in found.features.items())} ({name_of(level)})")
     lost = cluster.features.keys() - found.features.keys() - {KRAFT_VERSION}
     changes += [f"feature {name} is turned off" for name in sorted(lost)]
     return Prepared(_stopped(found), tuple(changes))
+
+
+def _sentences(before: Cluster, after: Cluster, layout: Layout) -> Iterator[str]:
+    """What else is different while no node runs."""
+    if any(each.state is None or each.state.leader != NO_LEADER for _, each in before.partitions):
+        yield "partitions have no leader until a broker of their ISR registers"
+    places = (
+        (each.directories, after.topics[name].partitions[number].directories)
+        for (name, number), each in before.partitions
+    )
+    if any(old != new for old, new in places):
+        yield "directories of replicas are those where the logs are"
+    if before.brokers.keys() - after.brokers.keys():
+        yield "registrations of brokers go: they register when they start"
+    if any(not each.is_fenced for each in before.brokers.values()):
+        yield "brokers are fenced until they start"
+    if before.controllers or before.voters or layout.voters:
+        yield "the quorum is that of the new nodes, which register when they start"
+    if before.migration_state != after.migration_state:
+        yield "the state of a migration is reset"
 
 
 def _with_ids(

@@ -27,4 +27,5 @@ def tree_plan(
         held,
         (*kept_back, *losses),
         problems=tuple(problems_of(held)),
+        places=(where,),
     )

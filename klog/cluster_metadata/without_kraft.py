@@ -58,12 +58,15 @@ def cluster_without_kraft(cluster: Cluster) -> tuple[Cluster, tuple[str, ...]]:
         resource: {name: value for name, value in each.items() if (resource, name) not in plain}
         for resource, each in cluster.configs.items()
     }
-    kept_back = tuple(
+    kept_back = [
         f"{name} of broker {resource.name or 'default'} is not taken over: set it again"
         for resource, name in sorted(plain)
-    )
+    ]
+    count = sum(topics[name].partitions != each.partitions for name, each in cluster.topics.items())
+    if count:
+        kept_back.append(f"eligible leaders become the ISR of partitions that have none, in {count:,} topics")
     found = {resource: each for resource, each in configs.items() if each}
-    return replace(cluster, topics=topics, configs=found), kept_back
+    return replace(cluster, topics=topics, configs=found), tuple(kept_back)
 
 
 def _with_isr(partition: Partition) -> Partition:

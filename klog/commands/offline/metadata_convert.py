@@ -18,6 +18,7 @@ from klog.formats.errors import StorageError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from klog.cluster_metadata.consistency import Problem
     from klog.cluster_metadata.conversion_plan import Plan
     from klog.commands.offline.old_segments import Conversion
 
@@ -75,8 +76,9 @@ def convert(
     Directories may hold a broker's logs, which stay; the old meta.properties is kept as
     meta.properties.zookeeper. The command shows what it will write, how much, and what cannot go, and asks;
     without a terminal it needs --yes. Problems stop it, and so do segments in message format 0 or 1, which
-    Kafka 4 does not read. A directory that has KRaft metadata is refused. A command that was killed can be
-    run again.
+    Kafka 4 does not read. A directory that has KRaft metadata is refused. At the end the command reads back
+    what it wrote and compares it with the source and the log directories; the exit code is 1 if anything is
+    not as the plan says. A command that was killed can be run again.
 
     Examples:
 
@@ -90,8 +92,10 @@ def convert(
     klog metadata convert /var/lib/kafka zk1:2181/kafka --to zookeeper
     """
     from klog.cluster_metadata import conversion
+    from klog.cluster_metadata.conversion_check import check
     from klog.cluster_metadata.conversion_plan import Target
-    from klog.commands.offline.metadata_convert_output import outcomes, show
+    from klog.cluster_metadata.sources import read_source
+    from klog.commands.offline.metadata_convert_output import differing, outcomes, show, show_differing
     from klog.commands.offline.old_segments import conversions, convert_old, require_space
 
     reading = read.read(source)
@@ -116,16 +120,20 @@ def convert(
             change.conclude(list(outcomes(plan, old, dry_run=True)))
         raise refusal
     require_space(old)
+    found: list[Problem] = []
     if not change.dry_run:
         if not confirmed("Write this?", yes=yes):
             raise typer.Exit(1)
         convert_old(old, quiet=not change.for_people)
         plan.write()
-    done = "would be" if change.dry_run else "are"
-    change.conclude(
-        list(outcomes(plan, old, dry_run=change.dry_run)),
-        summary=f"{count_of(len(plan.steps), 'tree' if to is ToForm.ZOOKEEPER else 'file')} {done} written",
-    )
+        found = list(check(reading.cluster, plan, lambda place: read_source(place).cluster))
+    done = "would be written" if change.dry_run else "are written and read back"
+    files = count_of(len(plan.steps), "tree" if to is ToForm.ZOOKEEPER else "file")
+    rows = outcomes(plan, old, dry_run=change.dry_run)
+    change.conclude([*rows, *differing(found)], summary=f"{files} {done}")
+    if found:
+        show_differing(found)
+        raise typer.Exit(1)
 
 
 def _refusal(

@@ -11,6 +11,7 @@ from klog.commands.shared.messages import print_line, print_report
 from klog.commands.shared.terminal import count_of
 
 if TYPE_CHECKING:
+    from klog.cluster_metadata.consistency import Problem
     from klog.cluster_metadata.conversion_plan import Plan
     from klog.cluster_metadata.log_sizes import LogSize
     from klog.commands.offline.old_segments import Conversion
@@ -101,6 +102,18 @@ def outcomes(plan: Plan, old: Sequence[Conversion], *, dry_run: bool) -> Iterato
         yield _row("loss", None, loss, "lost")
     for problem in plan.problems:
         yield _row("problem", problem.where, problem.what, "found")
+
+
+def differing(found: Sequence[Problem]) -> Iterator[Outcome]:
+    """What is not as the plan says, as rows for programs."""
+    for each in found:
+        yield _row("difference", each.where, each.what, "differs")
+
+
+def show_differing(found: Sequence[Problem]) -> None:
+    """Print what is not as the plan says for people."""
+    for line in _first([f"differs: {each.where}: {each.what}" for each in found]):
+        print_report(line)
 
 
 def _row(kind: str, where: str | None, what: str, done: str, **sizes: int | None) -> Outcome:
