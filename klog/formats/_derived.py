@@ -57,28 +57,6 @@ FIELDS: dict[str, tuple[tuple[str, str], ...]] = {
         (">hqih", "version offset leaderEpoch metadata"),
         (">q", "commitTimestamp"),
     ),
-    "GroupMetadataValue.3": (
-        (">hh", "version protocolType"),
-        (">ih", "generation protocol"),
-        (">h", "leader"),
-        (">qi", "currentStateTimestamp members"),
-    ),
-    "GroupMetadataValue.3.members": (
-        (">h", "memberId"),
-        (">h", "groupInstanceId"),
-        (">h", "clientId"),
-        (">h", "clientHost"),
-        (">iii", "rebalanceTimeout sessionTimeout subscription"),
-        (">i", "assignment"),
-    ),
-    "TransactionValue.0": (
-        (">hqhibi", "version producerId producerEpoch transactionTimeoutMs transactionStatus transactionPartitions"),
-        (">qq", "transactionLastUpdateTimestampMs transactionStartTimestampMs"),
-    ),
-    "TransactionValue.0.transactionPartitions": (
-        (">h", "topic"),
-        (">i", "partitionIds"),
-    ),
     "ZooKeeperSnapshotNode": (
         (">i", "path"),
         (">i", "data"),

@@ -1,9 +1,10 @@
-"""Makes what production needs of the definitions: places, types and order of the fields of fixed size.
+"""Makes what production needs of the definitions: places, types and order of fields, readers and writers.
 
 `python -m klog.formats.derive` writes `_derived.py`, and `kernel/_derived.pxi` for the compiled modules,
-which need the numbers at compile time. Both are in the repository: so a build needs neither Construct nor the
-codecs, an install without a build has the same numbers and does not load Construct for them, and a review
-shows which bytes a change moves. Tests hold both equal to the definitions.
+which need the numbers at compile time; and `_records.py`, the functions that read and write the records of
+coordinators (`derive_records`). They are in the repository: so a build needs neither Construct nor the
+codecs, an install without a build has the same and does not load Construct for it, and a review shows which
+bytes a change moves. Tests hold all of them equal to the definitions.
 
 Change a definition first, run this module, then use the new names in `constants` and `packed`.
 """
@@ -19,12 +20,12 @@ from typing import Final, NamedTuple
 
 import construct as c
 
-from klog.formats import _derived, constants
+from klog.formats import _derived, constants, derive_records
 from klog.formats import primitives as p
 from klog.formats import structures as s
 from klog.formats.checkpoint_files import LeaderEpochFile, OffsetCheckpointFile
-from klog.formats.consumer_offsets import GroupMetadataValue, OffsetCommitValue
 from klog.formats.consumer_offsets import Key as GroupKey
+from klog.formats.consumer_offsets import OffsetCommitValue
 from klog.formats.control_records import ControlKey, EndTxnMarker
 from klog.formats.message_set import Attributes as MessageAttributes
 from klog.formats.message_set import Message
@@ -34,7 +35,6 @@ from klog.formats.record_batch import Attributes, RecordBatch
 from klog.formats.text_blocks import TextLine, Word
 from klog.formats.time_index import Entry as TimeIndexEntry
 from klog.formats.transaction_index import AbortedTxn
-from klog.formats.transaction_state import Value as TransactionValue
 from klog.formats.zookeeper_files import LogEntry as ZooKeeperLogEntry
 from klog.formats.zookeeper_files import SnapshotNode as ZooKeeperSnapshotNode
 from klog.formats.zookeeper_files import TransactionDigest as ZooKeeperTransactionDigest
@@ -61,8 +61,6 @@ SOURCES: Final[dict[str, Source]] = {
     "EndTxnMarker": Source(EndTxnMarker),
     "GroupKey": Source(GroupKey, versions=(1,)),
     "OffsetCommitValue": Source(OffsetCommitValue, versions=(0, 1, 2, 3)),
-    "GroupMetadataValue": Source(GroupMetadataValue, versions=(3,)),
-    "TransactionValue": Source(TransactionValue, versions=(0,)),
     "ZooKeeperSnapshotNode": Source(ZooKeeperSnapshotNode),
     "ZooKeeperLogEntry": Source(ZooKeeperLogEntry),
     "ZooKeeperTransactionHead": Source(ZooKeeperTransactionHead),
@@ -246,7 +244,8 @@ def include_text() -> str:
 
 
 def write(package: Path) -> None:
-    """Write both files below the directory of klog's package."""
+    """Write all files below the directory of klog's package."""
+    (package / "formats/_records.py").write_text(derive_records.module_text(), encoding="utf-8")
     (package / "formats/_derived.py").write_text(module_text(), encoding="utf-8")
     _derived.FIELDS.update(fields())
     _derived.BITS.update(bits())

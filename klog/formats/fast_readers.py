@@ -2,14 +2,15 @@
 
 A reader takes a buffer and a position, and gives a value and the position after it. It accepts nothing that
 its definition refuses. What it refuses, the definition is asked about (`read_all`), so that errors are the
-same, and there is one definition of each format.
+same, and there is one definition of each format. `KafkaReaderSource` makes readers by other rules.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
-from typing import Final, TypeAlias
+from contextlib import AbstractContextManager, nullcontext
+from typing import ClassVar, Final, TypeAlias
 
 import construct as c
 
@@ -23,7 +24,7 @@ Reader: TypeAlias = Callable[[bytes, int], tuple[Value, int]]
 REFUSALS: Final = (struct.error, IndexError, ValueError)
 """What a reader raises for bytes that it leaves to its definition."""
 
-_UUID_CODE: Final = "16s"
+UUID_CODE: Final = "16s"
 
 
 def read_all(
@@ -41,106 +42,242 @@ def read_all(
 
 def reader(definition: c.Construct) -> Reader:
     """The reader of a definition."""
-    source = FunctionSource(error=ValueError, unpack_from=struct.unpack_from, uvarint=_uvarint)
-    with source.block("def read(b, p)"):
-        source.add("length = len(b)")
-        source.add(f"return {_value(source, definition)}, p")
+    source = FunctionSource(
+        Struct=struct.Struct,
+        encode_uuid=names.encode_uuid,
+        error=ValueError,
+        tagged=_tagged,
+        unpack_from=struct.unpack_from,
+        uvarint=_uvarint,
+        unzigzag=p.VarInt.decode,
+    )
+    ReaderSource(source).add("read", definition)
     found: Reader = source.function("read")
     return found
 
 
-def _plain(con: c.Construct) -> c.Construct:
+def plain(con: c.Construct) -> c.Construct:
+    """A definition without its name."""
     while isinstance(con, c.Renamed):
         con = con.subcon
     return con
 
 
-def _fixed(con: c.Construct) -> str | None:
+def fixed(con: c.Construct) -> str | None:
     """The code of `struct` of a field of fixed size; None of another one."""
+    con = plain(con)
     if isinstance(con, c.FormatField):
-        return str(con.fmtstr[-1])
+        return str(con.fmtstr[-1]).replace("l", "i").replace("L", "I")
     if isinstance(con, p.UuidField):
-        return _UUID_CODE
+        return UUID_CODE
     if isinstance(con, p.BoolField):
         return "B"
-    return _fixed(_plain(con.subcon)) if isinstance(con, c.Const) else None
+    return fixed(con.subcon) if isinstance(con, c.Const) else None
 
 
-def _value(source: FunctionSource, con: c.Construct) -> str:
-    """Reads from `p` on, in the buffer `b`, and moves `p`; the value as an expression."""
-    con = _plain(con)
-    if isinstance(con, c.Struct):
-        return _struct(source, con)
-    if _fixed(con) is not None:
-        return _run(source, [con])[0]
-    if isinstance(con, p.SizedBytes):
-        return _sized(source, con)
-    if isinstance(con, p.SizedArray):
-        return _array(source, con)
-    if isinstance(con, (p.VarUInt, p.PlusOne)):
-        return _length(source, con)
-    if isinstance(con, s.TaggedFields):
-        return _tagged_fields(source, con)
-    raise TypeError(f"no fast reader of {con!r}")
+class ReaderSource:
+    """Writes readers into a source. They read from `p` on, in the buffer `b`, and move `p`.
 
+    Each method gives the value as an expression.
+    """
 
-def _struct(source: FunctionSource, con: c.Struct) -> str:
-    values: dict[str, str] = {}
-    run: list[c.Construct] = []
-    for field in con.subcons:
-        if _fixed(_plain(field)) is None:
-            values.update(zip((each.name for each in run), _run(source, run), strict=True))
+    text_errors: ClassVar = "surrogateescape"
+    uuid: ClassVar = "encode_uuid"
+
+    def __init__(self, source: FunctionSource) -> None:
+        self.source = source
+        self.name = ""
+
+    def add(self, name: str, con: c.Construct) -> None:
+        """Write the reader of a definition."""
+        self.name = name
+        with self.source.block(f"def {name}(b, p)"):
+            self.source.add("length = len(b)")
+            self.source.add(f"return {self.value(con)}, p")
+
+    def value(self, con: c.Construct) -> str:
+        con = plain(con)
+        if isinstance(con, c.Struct):
+            return self._struct(con)
+        if fixed(con) is not None:
+            return self._run([con])[0]
+        if isinstance(con, (p.SizedBytes, p.SizedArray)):
+            return self._sized(con, self._length(con.length))
+        if isinstance(con, (p.VarUInt, p.PlusOne)):
+            return self._length(con)
+        if isinstance(con, s.TaggedFields):
+            return self.tagged_fields(con)
+        if isinstance(con, s.NullableStruct):
+            return self.nullable(con)
+        raise TypeError(f"no fast reader of {con!r}")
+
+    def _struct(self, con: c.Struct) -> str:
+        values: dict[str, str] = {}
+        run: list[c.Construct] = []
+        for field in con.subcons:
+            of = plain(field)
+            length = of.length if isinstance(of, (p.SizedBytes, p.SizedArray)) else of
+            if fixed(length) is not None:
+                run.append(field.name / length)
+            if of is length and fixed(of) is not None:
+                continue
+            values.update(zip((each.name for each in run), self._run(run), strict=True))
+            # The length of a field belongs to the run of the fields before it.
+            values[field.name] = (
+                self._sized(of, values[field.name]) if field.name in values else self.value(of)
+            )
             run = []
-            values[field.name] = _value(source, field)
+        values.update(zip((each.name for each in run), self._run(run), strict=True))
+        return self.made(con, values)
+
+    def made(self, _: c.Struct, values: Mapping[str, str]) -> str:
+        """The value of a struct of the values of its fields."""
+        return f"{{{', '.join(f'{name!r}: {value}' for name, value in values.items())}}}"
+
+    def _run(self, fields: list[c.Construct]) -> list[str]:
+        """Reads adjacent fields of fixed size."""
+        if not fields:
+            return []
+        codes = "".join(str(fixed(each)) for each in fields)
+        unpack = self.source.constant(f"_unpack_{codes}", f'Struct(">{codes}").unpack_from')
+        values = [self.source.new() for _ in fields]
+        self.source.add(f"{', '.join(values)}, = {unpack}(b, p)")
+        self.source.add(f"p += {struct.calcsize('>' + codes)}")
+        return [self._converted(plain(each), value) for each, value in zip(fields, values, strict=True)]
+
+    def _converted(self, con: c.Construct, value: str) -> str:
+        if isinstance(con, p.UuidField):
+            return f"{self.uuid}({value})"
+        if isinstance(con, p.BoolField):
+            self.refuse(f"{value} > 1", value)
+            return f"{value} == 1"
+        if isinstance(con, c.Const):
+            self.refuse(f"{value} != {con.value!r}", value)
+        return value
+
+    def refuse(self, condition: str, number: str, of: str = "bytes") -> None:  # noqa: ARG002 (of subclasses)
+        """Refuses a number of bytes or items, on a condition."""
+        with self.source.block(f"if {condition}"):
+            self.source.add("raise error")
+
+    def _length(self, con: c.Construct) -> str:
+        """A variable with a number of any form."""
+        if isinstance(con, c.FormatField):
+            return self._run([con])[0]
+        below = con.subcon if isinstance(con, p.PlusOne) else con
+        number = self.source.new("b[p]")
+        self.source.add("p += 1")
+        with self.source.block(f"if {number} > 0x7F"):
+            self.source.add(f"{number}, p = uvarint(b, p - 1, {below.bits})")
+        if isinstance(con, p.PlusOne):
+            self.source.add(f"{number} -= 1")
+        elif isinstance(con, p.ZigZag):
+            self.source.add(f"{number} = unzigzag({number})")
+        return number
+
+    def unless_null(self, length: str) -> AbstractContextManager[None]:
+        """The block for what is not null. Any other negative length than -1 is refused."""
+        self.refuse(f"{length} < -1", length)
+        return self.source.block(f"if {length} >= 0")
+
+    def _sized(self, con: p.SizedBytes | p.SizedArray, length: str) -> str:
+        value = self.source.new("None" if con.null else None)
+        negative = "" if con.null else f"{length} < 0 or "
+        with self.unless_null(length) if con.null else nullcontext():
+            if isinstance(con, p.SizedArray):
+                self.refuse(f"{negative}{length} > length - p", length, "items")
+                self._items(plain(con.subcon), length, value)
+                return value
+            end = self.source.new(f"p + {length}")
+            self.refuse(f"{negative}{end} > length", length)
+            text = f'str(b[p:{end}], "utf-8", "{self.text_errors}")'
+            self.source.add(f"{value} = {text if isinstance(con, p.SizedString) else f'b[p:{end}]'}")
+            self.source.add(f"p = {end}")
+        return value
+
+    def _items(self, item: c.Construct, count: str, items: str) -> None:
+        if isinstance(item, c.FormatField):
+            self.source.add(f'{items} = list(unpack_from(f">{{{count}}}{fixed(item)}", b, p))')
+            self.source.add(f"p += {count} * {item.length}")
         else:
-            run.append(field)
-    values.update(zip((each.name for each in run), _run(source, run), strict=True))
-    return f"{{{', '.join(f'{name!r}: {value}' for name, value in values.items())}}}"
+            self.source.add(f"{items} = []")
+            with self.source.block(f"for _ in range({count})"):
+                self.source.add(f"{items}.append({self.value(item)})")
+
+    def known(self, con: s.TaggedFields) -> str:
+        """The names of tagged fields and their readers, by tag, as an expression."""
+        readers: list[str] = []
+        for tag, field in con.known.items():
+            name = f"{self.name}_{field.name}"
+            with self.source.before():
+                type(self)(self.source).add(name, field)
+            readers.append(f'{tag}: ("{field.name}", {name})')
+        return f"{{{', '.join(readers)}}}"
+
+    def tagged_fields(self, con: s.TaggedFields) -> str:
+        value = self.source.new("[]")
+        with self.source.block("if b[p]"):
+            self.source.add(f"{value}, p = tagged(b, p, {self.known(con)})")
+        with self.source.block("else"):
+            self.source.add("p += 1")
+        return value
+
+    def nullable(self, con: s.NullableStruct) -> str:
+        mark, value = self._run([c.Int8sb])[0], self.source.new("None")
+        self.refuse(f"{mark} not in (1, {con.null_mark})", mark)
+        with self.source.block(f"if {mark} == 1"):
+            self.source.add(f"{value} = {self.value(con.subcon)}")
+        return value
 
 
-def _run(source: FunctionSource, fields: list[c.Construct]) -> list[str]:
-    """Reads adjacent fields of fixed size."""
-    if not fields:
-        return []
-    plain = [_plain(field) for field in fields]
-    layout = struct.Struct(">" + "".join(str(_fixed(each)) for each in plain))
-    values = [source.new() for _ in plain]
-    source.add(f"{', '.join(values)}, = {source.named(layout.unpack_from)}(b, p)")
-    source.add(f"p += {layout.size}")
-    found = []
-    for value, each in zip(values, plain, strict=True):
-        if isinstance(each, p.UuidField):
-            found.append(f"{source.named(names.encode_uuid)}({value})")
-        elif isinstance(each, p.BoolField):
-            _refuse(source, f"{value} > 1")
-            found.append(f"{value} == 1")
-        else:
-            if isinstance(each, c.Const):
-                _refuse(source, f"{value} != {each.value!r}")
-            found.append(value)
-    return found
+class KafkaReaderSource(ReaderSource):
+    """Writes readers by the rules of Kafka's, with errors of their own, which `record_fields` has.
 
+    Any negative length is null, numbers may have needless bytes, and unknown tagged fields are passed over.
+    Known ones are values of the struct, if they are there. Text that is not UTF-8 is refused.
+    """
 
-def _refuse(source: FunctionSource, condition: str) -> None:
-    with source.block(f"if {condition}"):
-        source.add("raise error")
+    text_errors: ClassVar = "surrogatepass"
+    uuid: ClassVar = "uuid_text"
 
+    def add(self, name: str, con: c.Construct) -> None:
+        self.name = name
+        with self.source.block(f"def {name}(b, p)"):
+            with self.source.block("try"):
+                self.source.add("length = len(b)")
+                self.source.add(f"return {self.value(con)}, p")
+            with self.source.block("except REFUSALS as error"):
+                self.source.add("raise refusal(error, b, p) from None")
 
-def _length(source: FunctionSource, con: c.Construct) -> str:
-    """A variable with a number of any form."""
-    if isinstance(con, c.FormatField):
-        return _run(source, [con])[0]
-    below = con.subcon if isinstance(con, p.PlusOne) else con
-    number = source.new("b[p]")
-    source.add("p += 1")
-    with source.block(f"if {number} > 0x7F"):
-        source.add(f"{number}, p = uvarint(b, p - 1, {below.bits})")
-    source.add(f"{number} = {number} - 1" if isinstance(con, p.PlusOne) else _decoded(source, below, number))
-    return number
+    def refuse(self, condition: str, number: str, of: str = "bytes") -> None:
+        with self.source.block(f"if {condition}"):
+            self.source.add(f'raise misfit({number}, "{of}", p)')
 
+    def unless_null(self, length: str) -> AbstractContextManager[None]:
+        return self.source.block(f"if {length} >= 0")
 
-def _decoded(source: FunctionSource, con: p.VarUInt, number: str) -> str:
-    return f"{number} = {source.named(con.decode)}({number})"
+    def made(self, con: c.Struct, values: Mapping[str, str]) -> str:
+        ends = [plain(field) for field in con.subcons if isinstance(plain(field), s.TaggedFields)]
+        fields = super().made(con, {name: value for name, value in values.items() if value})
+        if not ends or not ends[0].known:
+            return fields
+        value = self.source.new(fields)
+        with self.source.block("if b[p]"):
+            self.source.add(f"p = tagged(b, p, {value}, {self.known(ends[0])})")
+        with self.source.block("else"):
+            self.source.add("p += 1")
+        return value
+
+    def tagged_fields(self, con: s.TaggedFields) -> str:
+        if not con.known:
+            self.source.add("p = tagged(b, p, {}, {}) if b[p] else p + 1")
+        return ""
+
+    def nullable(self, con: s.NullableStruct) -> str:
+        mark, value = self._run([c.Int8sb])[0], self.source.new("None")
+        with self.source.block(f"if {mark} {'>' if con.null_mark == 0 else '>='} 0"):
+            self.source.add(f"{value} = {self.value(con.subcon)}")
+        return value
 
 
 def _uvarint(data: bytes, position: int, bits: int) -> tuple[int, int]:
@@ -157,77 +294,26 @@ def _uvarint(data: bytes, position: int, bits: int) -> tuple[int, int]:
     return value, position
 
 
-def _unless_null(source: FunctionSource, length: str, null: bool) -> str:
-    """The head of a block for what is not null. A negative length is refused, or null."""
-    if null:
-        _refuse(source, f"{length} < -1")
-        return f"if {length} >= 0"
-    _refuse(source, f"{length} < 0")
-    return "if True"
-
-
-def _sized(source: FunctionSource, con: p.SizedBytes) -> str:
-    size = _length(source, con.length)
-    value = source.new("None")
-    with source.block(_unless_null(source, size, con.null)):
-        end = source.new(f"p + {size}")
-        _refuse(source, f"{end} > length")
-        is_text = isinstance(con, p.SizedString)
-        source.add(
-            f'{value} = str(b[p:{end}], "utf-8", "surrogateescape")' if is_text else f"{value} = b[p:{end}]"
-        )
-        source.add(f"p = {end}")
-    return value
-
-
-def _array(source: FunctionSource, con: p.SizedArray) -> str:
-    count = _length(source, con.length)
-    items = source.new("None")
-    item = _plain(con.subcon)
-    with source.block(_unless_null(source, count, con.null)):
-        _refuse(source, f"{count} > length - p")
-        if isinstance(item, c.FormatField):
-            code = item.fmtstr[-1]
-            source.add(f'{items} = list(unpack_from(f">{{{count}}}{code}", b, p))')
-            source.add(f"p += {count} * {item.length}")
-        else:
-            source.add(f"{items} = []")
-            with source.block(f"for _ in range({count})"):
-                source.add(f"{items}.append({_value(source, item)})")
-    return items
-
-
-def _tagged_fields(source: FunctionSource, con: s.TaggedFields) -> str:
-    read = _tagged_reader({tag: (field.name, reader(field)) for tag, field in con.known.items()})
-    value = source.new("[]")
-    with source.block("if b[p]"):
-        source.add(f"{value}, p = {source.named(read)}(b, p)")
-    with source.block("else"):
-        source.add("p += 1")
-    return value
-
-
-def _tagged_reader(known: Mapping[int, tuple[str, Reader]]) -> Reader:
-    def read(data: bytes, position: int) -> tuple[Value, int]:
-        count, position = _uvarint(data, position, p.UVarInt.bits)
-        found: list[dict[str, Value]] = []
-        last = -1
-        for _ in range(count):
-            tag, position = _uvarint(data, position, p.UVarInt.bits)
-            size, position = _uvarint(data, position, p.UVarInt.bits)
-            raw = data[position : position + size]
-            if tag <= last or len(raw) < size:
-                raise ValueError
-            name, read_value = known.get(tag, (None, _whole))
-            value, end = read_value(raw, 0)
-            if end != size:
-                raise ValueError
-            found.append({"tag": tag, "name": name, "value": value})
-            position += size
-            last = tag
-        return found, position
-
-    return read
+def _tagged(
+    data: bytes, position: int, known: Mapping[int, tuple[str, Reader]]
+) -> tuple[list[dict[str, Value]], int]:
+    count, position = _uvarint(data, position, p.UVarInt.bits)
+    found: list[dict[str, Value]] = []
+    last = -1
+    for _ in range(count):
+        tag, position = _uvarint(data, position, p.UVarInt.bits)
+        size, position = _uvarint(data, position, p.UVarInt.bits)
+        raw = data[position : position + size]
+        if tag <= last or len(raw) < size:
+            raise ValueError
+        name, read_value = known.get(tag, (None, _whole))
+        value, end = read_value(raw, 0)
+        if end != size:
+            raise ValueError
+        found.append({"tag": tag, "name": name, "value": value})
+        position += size
+        last = tag
+    return found, position
 
 
 def _whole(data: bytes, position: int) -> tuple[Bytes, int]:

@@ -12,6 +12,9 @@ class FunctionSource:
 
     def __init__(self, **names: object) -> None:
         self._names = names
+        self.constants: dict[str, str] = {}
+        """The source of what is made once, by its name."""
+        self._before: list[str] = []
         self._lines: list[str] = []
         self._indent = ""
         self._variables = 0
@@ -25,6 +28,15 @@ class FunctionSource:
         outer, self._indent = self._indent, f"{self._indent}    "
         yield
         self._indent = outer
+
+    @contextmanager
+    def before(self) -> Iterator[None]:
+        """What is added within stands before the function that is being written."""
+        lines, indent = self._lines, self._indent
+        self._lines, self._indent = [], ""
+        yield
+        self._before += [*self._lines, "", ""]
+        self._lines, self._indent = lines, indent
 
     def new(self, value: str | None = None) -> str:
         """A new variable; with a value it is set."""
@@ -40,6 +52,16 @@ class FunctionSource:
         self._names[name] = value
         return name
 
+    def constant(self, name: str, value: str) -> str:
+        """The name of an object that is made once, of the source of an expression."""
+        self.constants[name] = value
+        return name
+
+    def text(self) -> str:
+        """All that was written, without the constants."""
+        return "\n".join([*self._before, *self._lines])
+
     def function(self, name: str) -> Any:  # noqa: ANN401 (as its source says)
-        exec("\n".join(self._lines), self._names)  # noqa: S102 (made of the fields of a definition)
+        constants = [f"{each} = {value}" for each, value in self.constants.items()]
+        exec("\n".join([*constants, self.text()]), self._names)  # noqa: S102 (made of the fields of a definition)
         return self._names[name]

@@ -27,8 +27,9 @@ def _is_literal_layout(node: ast.AST) -> bool:
     if isinstance(node, ast.Call):
         called = node.func
         name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
-        of_module = isinstance(called, ast.Attribute) and getattr(called.value, "id", "") == "struct"
-        if of_module and name in _STRUCT_CALLS and node.args:
+        module = called.value if isinstance(called, ast.Attribute) else None
+        of_module = isinstance(called, ast.Name) or (isinstance(module, ast.Name) and module.id == "struct")
+        if of_module and name in _STRUCT_CALLS and node.args and _is_text(node.args[0]):
             return _is_format(node.args[0])
         if name in ("unpack_from", "pack_into"):
             return len(node.args) > 1 and _is_place(node.args[1])
@@ -45,6 +46,10 @@ def _is_literal_layout(node: ast.AST) -> bool:
         target = node.targets[0] if isinstance(node, ast.Assign) else node.target
         return isinstance(target, ast.Name) and bool(_PLACE_NAME.search(target.id)) and _is_place(node.value)
     return False
+
+
+def _is_text(node: ast.AST) -> bool:
+    return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
 
 
 def _is_format(node: ast.AST) -> bool:

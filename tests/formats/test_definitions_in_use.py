@@ -28,7 +28,7 @@ class Noted(dict):
     asked = {}
     def __getitem__(self, name):
         frame = sys._getframe(1)
-        while frame.f_globals["__name__"].endswith(("fixed_fields", "text_format", "trace")):
+        while frame.f_globals["__name__"].endswith(("fixed_fields", "record_fields", "text_format", "trace")):
             frame = frame.f_back
         self.asked.setdefault(name, set()).add(frame.f_globals["__name__"].removeprefix("klog."))
         return dict.__getitem__(self, name)
@@ -43,6 +43,8 @@ def write(path=os.environ.get("TRACE_FILE"), pid=os.getpid()):
 _derived.FIELDS, _derived.LINES = Noted(_derived.FIELDS), Noted(_derived.LINES)
 for name, run in json.loads(os.environ.get("OTHER_FIELDS", "{}")).items():
     _derived.FIELDS[name] = (tuple(run),)
+from klog.formats import _records
+_records.READERS, _records.WRITERS = Noted(_records.READERS), Noted(_records.WRITERS)
 atexit.register(write)
 """
 
@@ -139,13 +141,15 @@ def test_a_broker_runs_on_the_definitions_without_loading_construct(
     assert set(asked) >= OF_LOGS | {
         "GroupKey.1",
         "OffsetCommitValue.3",
-        "GroupMetadataValue.3.members",
-        "TransactionValue.0",
+        "GroupMetadataValue",
+        "ConsumerGroupMetadataValue",
+        "TransactionLogValue",
         "OffsetCheckpointFile.entries",
         "LeaderEpochFile.entries",
     }
-    assert "coordinator.groups.records" in asked["OffsetCommitValue.1"]
-    assert "coordinator.transactions.records" in asked["TransactionValue.0"]
+    assert "coordinator.groups.records" in asked["OffsetCommitValue"]
+    assert "coordinator.groups.consumer.records" in asked["ConsumerGroupMetadataValue"]
+    assert "coordinator.transactions.records" in asked["TransactionLogValue"]
     assert "server.handlers.data.produce_screening" in asked["RecordBatch"]
 
 

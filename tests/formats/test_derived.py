@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from klog.formats import derive, fixed_fields
+from klog.formats import derive, derive_records, fixed_fields
 from tests.formats import literals
 
 KLOG = Path(__file__).parents[2] / "klog"
@@ -21,10 +21,10 @@ NOT_OF_FILES = {
     "commands/kafka_tools/dump_log/messages.py": "Java's UUID",
     "commands/kafka_tools/dump_log/parsers.py": "values of records",
     "config/java_key_store.py": "Java's key stores",
-    "coordinator/transactions/records.py": "an array of numbers, which has no fields",
     "export/decoders/wire.py": "the header of schema registries",
     "formats/compression.py": "the framing of codecs",
     "formats/_derived.py": "made from the definitions",
+    "formats/_records.py": "made from the definitions",
     "kernel/_pycompaction.py": "a table in memory",
     "kernel/markers.py": "varints around derived formats",
     "protocol/": "the wire",
@@ -46,11 +46,15 @@ def test_the_numbers_of_compiled_modules_are_those_of_the_definitions() -> None:
     assert (KLOG / "kernel/_derived.pxi").read_text() == derive.include_text(), RUN
 
 
-def test_writing_both_files_again_changes_nothing(tmp_path: Path) -> None:
+def test_the_functions_for_records_are_those_of_the_definitions() -> None:
+    assert (KLOG / "formats/_records.py").read_text() == derive_records.module_text(), RUN
+
+
+def test_writing_all_files_again_changes_nothing(tmp_path: Path) -> None:
     (tmp_path / "formats").mkdir()
     (tmp_path / "kernel").mkdir()
     derive.write(tmp_path)
-    for name in ("formats/_derived.py", "kernel/_derived.pxi"):
+    for name in ("formats/_derived.py", "formats/_records.py", "kernel/_derived.pxi"):
         assert (tmp_path / name).read_text() == (KLOG / name).read_text()
 
 
@@ -91,6 +95,8 @@ def test_every_exception_is_still_needed() -> None:
         "HEAD = struct.Struct('>qi')",
         "HEAD = struct.Struct(f'>{count}i')",
         "struct.unpack_from('>hqi', data)",
+        "HEAD = Struct('>qi').pack",
+        "unpack_from('>hqi', data)",
         "CRC_POSITION: Final = 17",
         "HEADER_BYTES = 61",
         "INT32.unpack_from(data, 23)",

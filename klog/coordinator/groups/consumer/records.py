@@ -1,27 +1,19 @@
-"""Reads and writes the records of consumer groups in `__consumer_offsets`.
+"""The records of consumer groups in `__consumer_offsets`, as plain values.
 
-The definitions in `formats.consumer_offsets` say what the fields mean. Tests hold both equal.
+`formats.consumer_offsets` defines their fields, `formats.record_fields` reads and writes them.
 
-Rules: Kafka's schemas ConsumerGroup*Key and ConsumerGroup*Value (types 3 to 8 and 16). Keys are not flexible,
-values are. Type 4 is of Kafka 4.0 and older; it is not needed, and removed with the group.
+Rules: Kafka's schemas ConsumerGroup*Key and ConsumerGroup*Value (types 3 to 8 and 16). Type 4 is of Kafka 4.0
+and older; it is not needed, and removed with the group.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from klog.coordinator.groups.consumer.flexible import (
-    Reader,
-    array,
-    compact_bytes,
-    compact_string,
-    partitions,
-    tagged,
-)
 from klog.coordinator.groups.consumer.values import (
     ClassicMember,
     CurrentAssignment,
@@ -29,17 +21,12 @@ from klog.coordinator.groups.consumer.values import (
     MemberSubscription,
     Partitions,
     ResolvedRegex,
+    by_topic,
 )
 from klog.coordinator.groups.records import GroupMetadata, group_value
-from klog.coordinator.runtime.record_fields import write_string
-from klog.formats.errors import FormatError
-from klog.formats.packed import INT8, INT16, INT32, INT64
+from klog.formats.record_fields import RecordFields, version_of
 
-_VERSION: Final = INT16.pack(0)
-_ONLY_TAG: Final = 0
-_NO_TAGS: Final = b"\0"
-_ABSENT: Final = b"\0"
-_PRESENT: Final = b"\1"
+_VERSION: Final = 0
 
 
 class RecordKind(IntEnum):
@@ -55,8 +42,17 @@ class RecordKind(IntEnum):
     REGEX = 16
 
 
-_WITH_NAME: Final = frozenset({RecordKind.MEMBER, RecordKind.TARGET, RecordKind.CURRENT, RecordKind.REGEX})
 _KINDS: Final = MappingProxyType({int(kind): kind for kind in RecordKind if kind is not RecordKind.CLASSIC})
+_KEY: Final = RecordFields("GroupKey")
+
+_NAMES: Final = MappingProxyType(
+    {
+        RecordKind.MEMBER: "memberId",
+        RecordKind.TARGET: "memberId",
+        RecordKind.CURRENT: "memberId",
+        RecordKind.REGEX: "regularExpression",
+    }
+)
 
 
 class GroupEpoch(NamedTuple):
@@ -66,6 +62,7 @@ class GroupEpoch(NamedTuple):
     metadata_hash: int = 0
 
 
+Fields: TypeAlias = dict[str, Any]
 Value: TypeAlias = (
     GroupMetadata
     | GroupEpoch
@@ -99,8 +96,8 @@ class ConsumerKey(NamedTuple):
 
 def write_key(group_id: str, kind: RecordKind, name: str = "") -> bytes:
     """The key of a record. Raises `FormatError` if a name is too long."""
-    key = INT16.pack(kind) + write_string(group_id)
-    return key + write_string(name) if kind in _WITH_NAME else key
+    names = {"memberId": name, "regularExpression": name}
+    return _KEY.write(kind, {"group": group_id, "groupId": group_id, **names})
 
 
 def read_key(key: bytes) -> ConsumerKey | None:
@@ -108,144 +105,150 @@ def read_key(key: bytes) -> ConsumerKey | None:
 
     Raises `FormatError`.
     """
-    reader = Reader(key)
-    kind = _KINDS.get(reader.number(INT16))
+    kind = _KINDS.get(version_of(key))
     if kind is None:
         return None
-    group_id = reader.classic_string()
-    return ConsumerKey(group_id, kind, reader.classic_string() if kind in _WITH_NAME else "")
+    fields = _KEY.read(key)
+    return ConsumerKey(fields["groupId"], kind, fields[_NAMES[kind]] if kind in _NAMES else "")
 
 
-# -- writing -------------------------------------------------------------------------------------------------
+# -- values: each kind has its fields, and what they mean ----------------------------------------------------
 
 
 def write_value(value: Value) -> bytes:
     """The value of a record that is none of type 4."""
     if isinstance(value, GroupMetadata):
         return group_value(value)
-    if isinstance(value, GroupEpoch):
-        tags = tagged(_ONLY_TAG, INT64.pack(value.metadata_hash)) if value.metadata_hash else _NO_TAGS
-        return _VERSION + INT32.pack(value.epoch) + tags
-    if isinstance(value, int):
-        return _VERSION + INT32.pack(value) + _NO_TAGS
-    if isinstance(value, MemberSubscription):
-        return _write_member(value)
-    if isinstance(value, CurrentAssignment):
-        head = INT32.pack(value.epoch) + INT32.pack(value.previous_epoch) + INT8.pack(value.state)
-        return _VERSION + head + partitions(value.assigned) + partitions(value.revoking) + _NO_TAGS
-    if isinstance(value, ResolvedRegex):
-        times = INT64.pack(value.metadata_version) + INT64.pack(value.timestamp_ms)
-        return _VERSION + array(map(compact_string, value.topics)) + times + _NO_TAGS
     if isinstance(value, bytes):
         return value
-    return _VERSION + partitions(value) + _NO_TAGS
+    if isinstance(value, MemberSubscription):
+        return _write_member(value)
+    kind, fields = _fields(value)
+    return _VALUES[kind].write(_VERSION, fields)
+
+
+def _fields(
+    value: GroupEpoch | int | Partitions | CurrentAssignment | ResolvedRegex,
+) -> tuple[RecordKind, Fields]:
+    if isinstance(value, GroupEpoch):
+        hashed = {"metadataHash": value.metadata_hash} if value.metadata_hash else {}
+        return RecordKind.EPOCH, {"epoch": value.epoch, **hashed}
+    if isinstance(value, int):
+        return RecordKind.ASSIGNMENT_EPOCH, {"assignmentEpoch": value}
+    if isinstance(value, CurrentAssignment):
+        return RecordKind.CURRENT, {
+            "memberEpoch": value.epoch,
+            "previousMemberEpoch": value.previous_epoch,
+            "state": value.state,
+            "assignedPartitions": _topics(value.assigned),
+            "partitionsPendingRevocation": _topics(value.revoking),
+        }
+    if isinstance(value, ResolvedRegex):
+        return RecordKind.REGEX, {
+            "topics": value.topics,
+            "metadataVersion": value.metadata_version,
+            "timestamp": value.timestamp_ms,
+        }
+    return RecordKind.TARGET, {"topicPartitions": _topics(value)}
 
 
 @lru_cache(maxsize=1024)
 def _write_member(member: MemberSubscription) -> bytes:
-    return b"".join(
-        (
-            _VERSION,
-            compact_string(member.instance_id),
-            compact_string(member.rack_id),
-            compact_string(member.client_id),
-            compact_string(member.client_host),
-            array(map(compact_string, member.topics)),
-            compact_string(member.regex),
-            INT32.pack(member.rebalance_timeout_ms),
-            compact_string(member.assignor),
-            tagged(_ONLY_TAG, _write_classic(member.classic)),
-        )
-    )
-
-
-def _write_classic(classic: ClassicMember | None) -> bytes:
-    if classic is None:
+    classic = None
+    if member.classic is not None:
+        protocols = [{"name": name, "metadata": metadata} for name, metadata in member.classic.protocols]
+        classic = {"sessionTimeoutMs": member.classic.session_timeout_ms, "supportedProtocols": protocols}
+    fields = {
+        "instanceId": member.instance_id,
+        "rackId": member.rack_id,
+        "clientId": member.client_id,
+        "clientHost": member.client_host,
+        "subscribedTopicNames": member.topics,
+        "subscribedTopicRegex": member.regex,
+        "rebalanceTimeoutMs": member.rebalance_timeout_ms,
+        "serverAssignor": member.assignor,
         # Kafka writes the field even if it is null: its default is another value.
-        return _ABSENT
-    protocols = (
-        compact_string(name) + compact_bytes(metadata) + _NO_TAGS for name, metadata in classic.protocols
-    )
-    return _PRESENT + INT32.pack(classic.session_timeout_ms) + array(protocols) + _NO_TAGS
+        "classicMemberMetadata": classic,
+    }
+    return _VALUES[RecordKind.MEMBER].write(_VERSION, fields)
 
 
-# -- reading -------------------------------------------------------------------------------------------------
+def _topics(assigned: Partitions) -> list[Fields]:
+    return [{"topicId": topic_id, "partitions": numbers} for topic_id, numbers in by_topic(assigned).items()]
 
 
 def read_value(key: ConsumerKey, value: bytes) -> Value:
     """The value of a record; that of type 4 as it stands. Raises `FormatError`."""
     if key.kind is RecordKind.PARTITION_METADATA:
         return value
-    reader = Reader(value)
-    version = reader.number(INT16)
-    if version != 0:
-        raise FormatError(f"version {version} of a record of type {int(key.kind)} is not known")
-    return _READERS[key.kind](reader, key.name)
+    return _READERS[key.kind](_VALUES[key.kind].read(value), key.name)
 
 
-def _read_epoch(reader: Reader, _: str) -> GroupEpoch:
-    epoch = reader.number(INT32)
-    hashed = reader.tags().get(_ONLY_TAG)
-    return GroupEpoch(epoch, 0 if hashed is None else Reader(hashed).number(INT64))
+def _read_epoch(fields: Fields, _: str) -> GroupEpoch:
+    return GroupEpoch(fields["epoch"], fields.get("metadataHash", 0))
 
 
-def _read_member(reader: Reader, member_id: str) -> MemberSubscription:
-    instance_id, rack_id = reader.nullable_string(), reader.nullable_string()
-    client_id, client_host = reader.string(), reader.string()
-    topics = tuple(reader.items(Reader.string))
-    regex = reader.nullable_string()
-    rebalance_timeout_ms = reader.number(INT32)
-    assignor = reader.nullable_string()
-    classic = reader.tags().get(_ONLY_TAG)
+def _read_member(fields: Fields, member_id: str) -> MemberSubscription:
+    found = fields.get("classicMemberMetadata")
+    classic = None
+    if found is not None:
+        protocols = tuple((each["name"], each["metadata"]) for each in found["supportedProtocols"])
+        classic = ClassicMember(found["sessionTimeoutMs"], protocols)
     return MemberSubscription(
         member_id,
-        instance_id,
-        rack_id,
-        client_id,
-        client_host,
-        topics,
-        regex,
-        rebalance_timeout_ms,
-        assignor,
-        None if classic is None else _read_classic(Reader(classic)),
+        fields["instanceId"],
+        fields["rackId"],
+        fields["clientId"],
+        fields["clientHost"],
+        tuple(fields["subscribedTopicNames"]),
+        fields["subscribedTopicRegex"],
+        fields["rebalanceTimeoutMs"],
+        fields["serverAssignor"],
+        classic,
     )
 
 
-def _read_classic(reader: Reader) -> ClassicMember | None:
-    if reader.take(1) != _PRESENT:
-        return None
-    session_timeout_ms = reader.number(INT32)
-    return ClassicMember(session_timeout_ms, tuple(reader.items(_read_protocol)))
+def _read_assignment_epoch(fields: Fields, _: str) -> int:
+    return int(fields["assignmentEpoch"])
 
 
-def _read_protocol(reader: Reader) -> tuple[str, bytes]:
-    protocol = reader.string(), reader.compact_bytes()
-    reader.tags()
-    return protocol
+def _read_target(fields: Fields, _: str) -> Partitions:
+    return _partitions(fields["topicPartitions"])
 
 
-def _read_assignment_epoch(reader: Reader, _: str) -> int:
-    return reader.number(INT32)
-
-
-def _read_target(reader: Reader, _: str) -> Partitions:
-    return reader.partitions()
-
-
-def _read_current(reader: Reader, _: str) -> CurrentAssignment:
-    epoch, previous_epoch, number = reader.number(INT32), reader.number(INT32), reader.number(INT8)
+def _read_current(fields: Fields, _: str) -> CurrentAssignment:
     try:
-        state = MemberState(number)
+        state = MemberState(fields["state"])
     except ValueError:
         state = MemberState.UNKNOWN
-    return CurrentAssignment(epoch, previous_epoch, state, reader.partitions(), reader.partitions())
+    return CurrentAssignment(
+        fields["memberEpoch"],
+        fields["previousMemberEpoch"],
+        state,
+        _partitions(fields["assignedPartitions"]),
+        _partitions(fields["partitionsPendingRevocation"]),
+    )
 
 
-def _read_regex(reader: Reader, _: str) -> ResolvedRegex:
-    return ResolvedRegex(tuple(reader.items(Reader.string)), reader.number(INT64), reader.number(INT64))
+def _partitions(topics: Iterable[Fields]) -> Partitions:
+    return frozenset((topic["topicId"], number) for topic in topics for number in topic["partitions"])
 
 
-_READERS: Final[Mapping[RecordKind, Callable[[Reader, str], Value]]] = MappingProxyType(
+def _read_regex(fields: Fields, _: str) -> ResolvedRegex:
+    return ResolvedRegex(tuple(fields["topics"]), fields["metadataVersion"], fields["timestamp"])
+
+
+_VALUES: Final = MappingProxyType(
+    {
+        RecordKind.EPOCH: RecordFields("ConsumerGroupMetadataValue"),
+        RecordKind.MEMBER: RecordFields("ConsumerGroupMemberMetadataValue"),
+        RecordKind.ASSIGNMENT_EPOCH: RecordFields("ConsumerGroupTargetAssignmentMetadataValue"),
+        RecordKind.TARGET: RecordFields("ConsumerGroupTargetAssignmentMemberValue"),
+        RecordKind.CURRENT: RecordFields("ConsumerGroupCurrentMemberAssignmentValue"),
+        RecordKind.REGEX: RecordFields("ConsumerGroupRegularExpressionValue"),
+    }
+)
+_READERS: Final[Mapping[RecordKind, Callable[[Fields, str], Value]]] = MappingProxyType(
     {
         RecordKind.EPOCH: _read_epoch,
         RecordKind.MEMBER: _read_member,

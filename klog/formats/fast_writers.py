@@ -1,0 +1,146 @@
+"""Makes fast writers from Construct definitions: the same bytes, of plain mappings and lists.
+
+A writer takes a version and a mapping that has the fields by their names, and gives the bytes. Fields that
+the version does not have are passed over. A tagged field is written if the mapping has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import Final, NamedTuple
+
+import construct as c
+
+from klog.formats import primitives as p
+from klog.formats import structures as s
+from klog.formats.fast_readers import fixed, plain
+from klog.formats.function_source import FunctionSource
+
+_LONGEST_STRING_BYTES: Final = 2**15 - 1
+_MANY_PIECES: Final = 4  # so many are joined faster than added
+
+
+class Part(NamedTuple):
+    """A part of what is written: a value, with its code of `struct` if it has a fixed size, else bytes."""
+
+    value: str
+    code: str = ""
+
+
+_VERSION: Final = Part("version", "h")
+_END: Final = Part("", "x")
+
+
+class WriterSource:
+    """Writes writers into a source. Each method gives the parts that it writes."""
+
+    def __init__(self, source: FunctionSource) -> None:
+        self.source = source
+
+    def add(self, name: str, con: c.Construct) -> None:
+        """Write the writer of the fields after a version."""
+        with self.source.block(f"def {name}(version, value)"):
+            self.source.add(f"return {self._joined([_VERSION, *self._parts(con, 'value')])}")
+
+    def _pieces(self, parts: Sequence[Part]) -> list[str]:
+        """Bytes as expressions: adjacent values of fixed size in one."""
+        pieces: list[str] = []
+        run: list[Part] = []
+        for part in (*parts, Part("")):
+            if part.code:
+                run.append(part)
+                continue
+            if run:
+                pieces.append(self._packed("".join(each.code for each in run), [each.value for each in run]))
+                run = []
+            if part.value:
+                pieces.append(part.value)
+        return pieces
+
+    def _packed(self, codes: str, values: Sequence[str]) -> str:
+        if not any(values):
+            return repr(bytes(len(codes)))
+        pack = self.source.constant(f"_pack_{codes}", f'Struct(">{codes}").pack')
+        return f"{pack}({', '.join(filter(None, values))})"
+
+    def _joined(self, parts: Sequence[Part]) -> str:
+        pieces = self._pieces(parts)
+        return " + ".join(pieces) if len(pieces) < _MANY_PIECES else f'b"".join(({", ".join(pieces)}))'
+
+    def _parts(self, con: c.Construct, value: str) -> list[Part]:
+        con = plain(con)
+        if isinstance(con, c.Struct):
+            return [
+                part
+                for field in con.subcons
+                for part in (
+                    self._tagged(plain(field), value)
+                    if isinstance(plain(field), s.TaggedFields)
+                    else self._parts(field, f'{value}["{field.name}"]')
+                )
+            ]
+        code = fixed(con)
+        if code is not None:
+            return [Part(f"uuid_bytes({value})" if isinstance(con, p.UuidField) else value, code)]
+        if isinstance(con, p.SizedBytes):
+            return self._sized(con, value)
+        if isinstance(con, p.SizedArray):
+            return self._array(con, value)
+        if isinstance(con, s.NullableStruct):
+            return self._nullable(con, value)
+        raise TypeError(f"no fast writer of {con!r}")
+
+    def _length(self, con: c.Construct, length: str) -> Part:
+        code = fixed(con)
+        if code is not None:
+            return Part(length, code)
+        return Part(f"write_uvarint({length} + 1)")
+
+    def _sized(self, con: p.SizedBytes, value: str) -> list[Part]:
+        raw, length = self.source.new(), self.source.new()
+        if con.null:
+            with self.source.block(f"if {value} is None"):
+                self.source.add(f'{raw}, {length} = b"", -1')
+        with self.source.block("else") if con.null else nullcontext():
+            if isinstance(con, p.SizedString):
+                self.source.add(f'{raw} = {value}.encode("utf-8", "surrogatepass")')
+                self.source.add(f"{length} = len({raw})")
+                with self.source.block(f"if {length} > {_LONGEST_STRING_BYTES}"):
+                    self.source.add(f"raise too_long({length})")
+            else:
+                self.source.add(f"{raw} = {value}")
+                self.source.add(f"{length} = len({raw})")
+        return [self._length(con.length, length), Part(raw)]
+
+    def _array(self, con: p.SizedArray, value: str) -> list[Part]:
+        raw, item = self.source.new(value), plain(con.subcon)
+        items = self.source.new('b""')
+        with self.source.block(f"if {raw}"):
+            if isinstance(item, c.FormatField):
+                self.source.add(f'{items} = pack(f">{{len({raw})}}{fixed(item)}", *{raw})')
+            else:
+                each, pieces = self.source.new(), self.source.new("[]")
+                with self.source.block(f"for {each} in {raw}"):
+                    self.source.add(f"{pieces} += ({', '.join(self._pieces(self._parts(item, each)))},)")
+                self.source.add(f'{items} = b"".join({pieces})')
+        count = f"(-1 if {raw} is None else len({raw}))" if con.null else f"len({raw})"
+        return [self._length(con.length, count), Part(items)]
+
+    def _tagged(self, con: s.TaggedFields, value: str) -> list[Part]:
+        if not con.known:
+            return [_END]
+        fields = self.source.new("[]")
+        for tag, field in sorted(con.known.items()):
+            with self.source.block(f'if "{field.name}" in {value}'):
+                written = self._joined(self._parts(field, f'{value}["{field.name}"]'))
+                self.source.add(f"{fields}.append(({tag}, {written}))")
+        return [Part(f"tagged_fields({fields})")]
+
+    def _nullable(self, con: s.NullableStruct, value: str) -> list[Part]:
+        raw, written = self.source.new(value), self.source.new()
+        with self.source.block(f"if {raw} is None"):
+            self.source.add(f"{written} = {self._joined([Part(str(con.null_mark), 'b')])}")
+        with self.source.block("else"):
+            self.source.add(f"{written} = {self._joined([Part('1', 'b'), *self._parts(con.subcon, raw)])}")
+        return [Part(written)]
