@@ -25,6 +25,7 @@ from klog.server.network.network_thread import NetworkThread
 from klog.server.network.page_cache import IsCached, is_cached
 from klog.server.network.poller import READABLE, Poller, Waker, new_poller
 from klog.server.network.settings import Listener, NetworkSettings
+from klog.server.network.tls_socket import Socket, TlsSocket
 from klog.storage.log.descriptors import most_descriptors, spare_descriptors
 
 _log = logging.getLogger("klog.server.network")
@@ -253,7 +254,7 @@ class Acceptor:
         self._turn += 1
         network.adopt_new(connection)
 
-    def _configure(self, sock: socket.socket) -> socket.socket:
+    def _configure(self, sock: socket.socket) -> Socket:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -265,4 +266,4 @@ class Acceptor:
         tls = self._listener.tls
         if tls is None:
             return sock
-        return tls.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+        return TlsSocket(sock, tls)

@@ -6,8 +6,6 @@ the owner uses it, except for `lock`, which guards the answer of the request in 
 
 from __future__ import annotations
 
-import socket
-import ssl
 import struct
 import threading
 import time
@@ -25,6 +23,7 @@ from klog.server.network.page_cache import IsCached, is_cached
 from klog.server.network.phases import Phase
 from klog.server.network.request import Request, Unsent
 from klog.server.network.settings import Listener
+from klog.server.network.tls_socket import Socket, TlsSocket
 
 _FRAME_HEAD: Final = struct.Struct(">ii")
 _JOIN_MAX_BYTES: Final = 16 * 1024
@@ -96,7 +95,7 @@ class Connection:
 
     def __init__(
         self,
-        sock: socket.socket,
+        sock: Socket,
         listener: Listener,
         peer: tuple[str, int],
         network: Network,
@@ -171,9 +170,9 @@ class Connection:
         """Whether the client can do nothing but wait: for an I/O thread, an answer, memory or a deadline."""
         return self.handed_over or self.in_flight is not None or self.held or self.muted
 
-    def holds_decrypted(self) -> bool:
-        """Whether the TLS layer holds bytes that no poller will report."""
-        return isinstance(self.socket, ssl.SSLSocket) and self.socket.pending() > 0
+    def holds_received(self) -> bool:
+        """Whether bytes may have come that no poller will report."""
+        return isinstance(self.socket, TlsSocket) and self.socket.holds_received
 
     def give_back_memory(self) -> None:
         """Returns the memory of a frame that was answered, or that will not be read any more."""

@@ -7,7 +7,6 @@ too large to be read here, or whose request may block, goes to an I/O thread wit
 from __future__ import annotations
 
 import logging
-import ssl
 from collections import deque
 from collections.abc import Callable
 from enum import Enum, auto
@@ -39,7 +38,6 @@ _FLUSH_BYTES: Final = 256 * 1024
 _API_KEY_END: Final = INT32.size + INT16.size
 # Some texts hold names that the client has chosen.
 _LOGGED_CHARACTERS: Final = 300
-_NOTHING_TO_READ: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 # The first bytes of clients that speak no Kafka: the TLS record of a handshake (version 3.1 or 3.3), HTTP.
 _TLS_CLIENT: Final = "the client speaks TLS, and this listener does not (client: security.protocol=PLAINTEXT)"
@@ -100,8 +98,8 @@ class FrameReader:
         )
 
     def read(self, connection: Connection) -> None:
-        """Reads once. With TLS it reads until the TLS layer holds nothing, which no poller would report."""
-        while self._read_once(connection) and self.may_read(connection) and connection.holds_decrypted():
+        """Reads once. With TLS it reads until nothing is left that no poller would report."""
+        while self._read_once(connection) and self.may_read(connection) and connection.holds_received():
             pass
 
     def resume(self, connection: Connection) -> None:
@@ -114,7 +112,7 @@ class FrameReader:
         if not self.may_read(connection):
             return
         self._registry.watch(connection, READABLE)
-        if connection.holds_decrypted():
+        if connection.holds_received():
             self.read(connection)
 
     def resume_held(self) -> None:
@@ -142,7 +140,7 @@ class FrameReader:
             view = self._view
         try:
             size = connection.socket.recv_into(view)
-        except _NOTHING_TO_READ:
+        except BlockingIOError:
             return False
         except OSError as error:
             _log.debug("Closing %s: %s", connection, error)

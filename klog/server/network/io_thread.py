@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import select
 import socket
-import ssl
 import struct
 import threading
 import time
@@ -163,9 +162,7 @@ class IoThread:
     def _fill(self, connection: Connection, frame: LargeFrame) -> bool:
         """Reads until the frame is complete; False if the client pauses or is gone."""
         try:
-            if isinstance(connection.socket, ssl.SSLSocket):
-                return _fill_tls(connection, frame, connection.socket)
-            return _fill_plain(connection, frame)
+            return _fill(connection, frame)
         except OSError as error:
             _log.debug("Closing %s: %s", connection, error)
             connection.closing = True
@@ -199,7 +196,7 @@ class IoThread:
 
     def _begin_next(self, connection: Connection) -> bool:
         """Begins the next large frame; False if none follows at once."""
-        if connection.listener.tls is not None or connection.network.draining:
+        if connection.network.draining:
             return False
         if connection.session is not None:
             # The network thread looks whether it has expired.
@@ -210,6 +207,8 @@ class IoThread:
                 return False
             try:
                 pending = bytes(pending) + connection.socket.recv(INT32.size - len(pending))
+            except BlockingIOError:
+                return False
             except OSError as error:
                 _log.debug("Closing %s: %s", connection, error)
                 connection.closing = True
@@ -235,12 +234,14 @@ class IoThread:
 
 def _ready(connection: Connection, event: int, timeout_ms: int) -> bool:
     """Whether the socket can be read (POLLIN) or written (POLLOUT) within so many ms."""
+    if event == select.POLLIN and connection.holds_received():
+        return True
     poll = select.poll()
     poll.register(connection.fd, event)
     return bool(poll.poll(timeout_ms))
 
 
-def _fill_plain(connection: Connection, frame: LargeFrame) -> bool:
+def _fill(connection: Connection, frame: LargeFrame) -> bool:
     """Reads with one call a buffer. It blocks until the buffer is full or the client pauses (SO_RCVTIMEO)."""
     sock = connection.socket
     sock.setblocking(True)
@@ -259,20 +260,4 @@ def _fill_plain(connection: Connection, frame: LargeFrame) -> bool:
         return False
     finally:
         sock.setblocking(False)
-    return True
-
-
-def _fill_tls(connection: Connection, frame: LargeFrame, sock: ssl.SSLSocket) -> bool:
-    while not frame.complete:
-        with frame.unfilled() as view:
-            try:
-                size = sock.recv_into(view)
-            except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-                if not _ready(connection, select.POLLIN, _PAUSE_MS):
-                    return False
-                continue
-        if size == 0:
-            connection.closing = True
-            return False
-        frame.filled_bytes += size
     return True

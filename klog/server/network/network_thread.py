@@ -30,10 +30,10 @@ from klog.server.network.request import Request
 from klog.server.network.request_channel import RequestChannel
 from klog.server.network.sending import Sender
 from klog.server.network.settings import NetworkSettings
-from klog.server.network.tls_handshake import continue_handshake, tls_principal, why_handshake_failed
+from klog.server.network.tls_handshake import tls_principal, why_handshake_failed
 
 if TYPE_CHECKING:
-    import ssl
+    from klog.server.network.tls_socket import TlsSocket
 
 _log = logging.getLogger("klog.server.network")
 
@@ -401,9 +401,9 @@ class NetworkThread:
         self._deadlines.schedule(self._now_ms + delay_ms, Task(run, connection))
 
     def _handshake(self, connection: Connection) -> None:
-        sock = cast("ssl.SSLSocket", connection.socket)
+        sock = cast("TlsSocket", connection.socket)
         try:
-            awaited = continue_handshake(sock)
+            awaited = sock.continue_handshake()
             if awaited is not None:
                 self._registry.watch(connection, awaited)
                 return

@@ -10,18 +10,18 @@ from __future__ import annotations
 
 import os
 import socket
-import ssl
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from klog.formats.errors import StorageError
 from klog.kernel.twins import compiled_or_twin
 from klog.protocol.file_slice import BodyPart, FileSlice, HasFileno, LazyBytes
 from klog.server.network.page_cache import IsCached, is_cached
+from klog.server.network.tls_socket import Socket
 
 # Below this, copying a slice is cheaper than a sendfile call and the packet it ends.
 _COPY_MAX_BYTES: Final = 16 * 1024
-_TLS_CHUNK_BYTES: Final = 64 * 1024
+_TLS_CHUNK_BYTES: Final = 128 * 1024
 _GATHER_MAX: Final = 64
 _MORE: Final = getattr(socket, "MSG_MORE", 0)
 
@@ -32,8 +32,6 @@ else:
         "klog.server.network._file_sending", "klog.server.network._pyfile_sending"
     )
 send_with_file = _file_sending.send_with_file
-
-_BLOCKED: Final = (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError)
 
 
 class Outbound:
@@ -65,7 +63,7 @@ class Outbound:
             self.size_bytes += size
             self._items.append(part)
 
-    def flush(self, sock: socket.socket, *, may_wait: bool = False) -> bool:
+    def flush(self, sock: Socket, *, may_wait: bool = False) -> bool:
         """Sends what the socket takes now; True if nothing is left.
 
         Only if it `may_wait` are slices sent that are not in the page cache, and bytes made. Raises OSError
@@ -93,9 +91,10 @@ class Outbound:
                     return False
                 elif self._tls:
                     self._load(part)
+                    self._send_buffers(sock)
                 else:
-                    self._send_slice(sock, part)
-        except _BLOCKED:
+                    self._send_slice(cast("socket.socket", sock), part)
+        except BlockingIOError:
             return False
         return True
 
@@ -105,7 +104,7 @@ class Outbound:
         self.size_bytes = 0
         self.is_cold = False
 
-    def _send_buffers(self, sock: socket.socket) -> None:
+    def _send_buffers(self, sock: Socket) -> None:
         items = self._items
         if len(items) == 1:
             self._consume(sock.send(items[0]))  # type: ignore[arg-type]  # flush() saw that it is a buffer
@@ -121,10 +120,7 @@ class Outbound:
             buffers.append(item)
             if len(buffers) == _GATHER_MAX:
                 break
-        if self._tls:
-            self._consume(sock.send(buffers[0]))
-        else:
-            self._consume(sock.sendmsg(buffers, (), _MORE if follows_file else 0))
+        self._consume(sock.sendmsg(buffers, (), _MORE if follows_file else 0))
 
     def _consume(self, sent: int) -> None:
         items = self._items
@@ -150,7 +146,7 @@ class Outbound:
 
     def _slice_behind(self, first: BodyPart) -> FileSlice | None:
         """The slice that follows the first item, if both can be sent in one call."""
-        if self._tls or len(self._items) == 1 or not isinstance(first, bytes):
+        if len(self._items) == 1 or not isinstance(first, bytes):
             return None
         part = self._items[1]
         return part if isinstance(part, FileSlice) else None
@@ -174,12 +170,15 @@ class Outbound:
 
     def _load(self, part: FileSlice) -> None:
         """TLS encrypts in this process, so a slice goes through memory a piece at a time."""
+        items = self._items
         data = _read(part, min(part.size_bytes, _TLS_CHUNK_BYTES))
-        if len(data) == part.size_bytes:
-            self._items[0] = data
-            return
-        self._items[0] = FileSlice(part.file, part.position_bytes + len(data), part.size_bytes - len(data))
-        self._items.appendleft(data)
+        head = None if items[0] is part else items.popleft()
+        items.popleft()
+        if len(data) < part.size_bytes:
+            items.appendleft(
+                FileSlice(part.file, part.position_bytes + len(data), part.size_bytes - len(data))
+            )
+        items.extendleft((data,) if head is None else (data, head))
 
 
 def _fileno(file: HasFileno) -> int:

@@ -1,4 +1,4 @@
-"""The TLS handshake of a connection, a step at a time, and who the client is by its certificate."""
+"""Who a client is by the certificate of its TLS handshake, and why a handshake failed."""
 
 from __future__ import annotations
 
@@ -8,27 +8,13 @@ from typing import Final
 from klog.security.authentication.principal_rules import PrincipalRules
 from klog.security.principal import ANONYMOUS, KafkaPrincipal
 from klog.server.network.certificates import subject_of
-from klog.server.network.poller import READABLE, WRITABLE
+from klog.server.network.tls_socket import TlsSocket
 
 # OpenSSL's reasons if the first bytes are no TLS.
 _NO_TLS: Final = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "PACKET_LENGTH_TOO_LONG")
 
 
-def continue_handshake(sock: ssl.SSLSocket) -> int | None:
-    """Goes on as far as it can. Returns what to wait for, None if the handshake is complete.
-
-    Raises OSError if it fails.
-    """
-    try:
-        sock.do_handshake()
-    except ssl.SSLWantReadError:
-        return READABLE
-    except ssl.SSLWantWriteError:
-        return WRITABLE
-    return None
-
-
-def tls_principal(sock: ssl.SSLSocket, rules: PrincipalRules) -> KafkaPrincipal:
+def tls_principal(sock: TlsSocket, rules: PrincipalRules) -> KafkaPrincipal:
     """What the rules make of the distinguished name in the client's certificate, as Kafka's default principal
     builder writes it, or User:ANONYMOUS for a client without a certificate. Raises FormatError.
     """

@@ -153,7 +153,7 @@ def test_a_connection_that_cannot_be_set_up_does_not_end_the_accepting():
     class Odd:
         refused = 0
 
-        def wrap_socket(self, sock, **_options):
+        def wrap_bio(self, *_memory, **_options):
             self.refused += 1
             raise OddError
 
@@ -265,14 +265,19 @@ def _resident_kib() -> int:
         return int(statm.read().split()[1]) * os.sysconf("SC_PAGESIZE") // 1024
 
 
-def test_a_client_that_never_reads_is_not_read_either_and_delays_no_other():
+@pytest.mark.parametrize("tls", [False, True])
+def test_a_client_that_never_reads_is_not_read_either_and_delays_no_other(tls):
     answered = []
 
     def handle(request):
         answered.append(request.correlation_id)
         request.respond([bytes(500_000)])
 
-    with running(Calling(handle)) as server, Client(server) as slow, Client(server) as other:
+    with (
+        running(Calling(handle), tls=tls) as server,
+        Client(server, tls=tls) as slow,
+        Client(server, tls=tls) as other,
+    ):
         slow.send(b"".join(frame(b"", number) for number in range(1000)))
         time.sleep(0.3)
         before = len(answered)
@@ -283,10 +288,12 @@ def test_a_client_that_never_reads_is_not_read_either_and_delays_no_other():
         assert [slow.receive()[0] for _ in range(1000)] == list(range(1000))
 
 
-def test_a_client_that_shuts_its_sending_half_gets_its_answers():
-    with running(Echo()) as server, Client(server) as client:
+@pytest.mark.parametrize("tls", [False, True])
+def test_a_client_that_shuts_its_sending_half_gets_its_answers(tls):
+    with running(Echo(), tls=tls) as server, Client(server, tls=tls) as client:
         client.send(frame(b"one", 1) + frame(b"two", 2))
-        client.sock.shutdown(socket.SHUT_WR)
+        # What TLS does itself at its `shutdown` is that it decrypts no more.
+        socket.socket.shutdown(client.sock, socket.SHUT_WR)
         assert client.receive() == (1, b"one")
         assert client.receive() == (2, b"two")
         assert client.is_closed()

@@ -96,7 +96,7 @@ def test_small_requests_are_handled_on_the_network_thread_and_large_ones_on_an_i
     assert {name.rpartition("-")[0] for name in echo.threads} == {"klog-network", "klog-io"}
 
 
-def test_an_io_thread_keeps_a_connection_on_which_large_frames_follow_each_other():
+def test_an_io_thread_keeps_a_connection_on_which_large_frames_follow_each_other(kind):
     handled_by = set()
     all_sent = threading.Event()
 
@@ -107,7 +107,10 @@ def test_an_io_thread_keeps_a_connection_on_which_large_frames_follow_each_other
         request.respond([b""])
 
     large = {"inline_request_max_bytes": 1000}
-    with running(Calling(handle), io_threads=2, **large) as server, Client(server) as client:
+    with (
+        running(Calling(handle), io_threads=2, **large, **kind) as server,
+        Client(server, tls=kind["tls"]) as client,
+    ):
         client.send(frame(bytes(1500)) * 30)
         all_sent.set()
         for _ in range(30):
