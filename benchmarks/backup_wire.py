@@ -1,52 +1,53 @@
 """Backs up a klog broker over the wire, beside clients that fetch the same records and discard them.
 
-    python -m benchmarks.backup_wire --mebibytes 512 --rounds 3
-
 All sides are processes on one machine with the broker, in turns; the figures are medians of whole processes.
 The last part is what a small request of a producer takes (p99) alone, and while backups run again and again.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
 import statistics
-import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from confluent_kafka import Producer
 
 import klog.testing
+from benchmarks.measure import MIB, Contestant, Medians, Run, add_wall, medians, run_once
+from benchmarks.rows import Rows
 from klog.testing.process import BrokerProcess
 
 TOPIC: Final = "records"
 PARTITIONS: Final = 4
 _PROBES: Final = 1_000
 _PAUSE_S: Final = 0.003
+_RUN: Final = (sys.executable, "-m", "klog", "backup", "run", "--quiet", "--to")
+OF_DISK: Final = "klog backup run of the log directory"
 
 # Fetches every partition once with the client core and discards the batches.
 _RAW_FETCH: Final = """
 import sys
+from functools import partial
 from klog.admin import connect
 from klog.admin.settings import settings_of
 from klog.backup.wire.clients import Clients
-from klog.backup.wire.reader import PartitionReader
+from klog.backup.wire import reader as reading
 from klog.formats.names import TopicPartition
 
+reading.FETCH_BYTES = int(sys.argv[4]) << 20
 settings = settings_of({}, bootstrap=sys.argv[1])
-clients = Clients(lambda: connect.cluster(settings))
+clients = Clients(partial(connect.cluster, settings))
 clients.topics = [sys.argv[2]]
 client = clients.get()
 for number in range(int(sys.argv[3])):
-    reader = PartitionReader(client, TopicPartition(sys.argv[2], number), None)
+    reader = reading.PartitionReader(client, TopicPartition(sys.argv[2], number), None)
     reader.begin()
     offset, end = reader.ends()
     while offset < end:
@@ -69,25 +70,6 @@ while left:
             left -= 1
 consumer.close()
 """
-
-
-class Measured(NamedTuple):
-    """One process: seconds, seconds of CPU, and its peak memory in MiB."""
-
-    seconds: float
-    cpu_s: float
-    memory_mib: float
-
-
-def measured(command: list[str]) -> Measured:
-    """Runs a command to its end."""
-    begin_s = time.monotonic()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    _, status, used = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise SystemExit(f"{command[:4]} failed")
-    return Measured(time.monotonic() - begin_s, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
 
 
 def fill(broker: BrokerProcess, mebibytes: int) -> None:
@@ -136,52 +118,48 @@ def again_and_again(work: Callable[[], object]) -> Iterator[None]:
         thread.join()
 
 
-def main() -> None:
-    """Measures and prints."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--mebibytes", type=int, default=512)
-    parser.add_argument("--rounds", type=int, default=3)
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as scratch, klog.testing.broker() as broker:
-        fill(broker, options.mebibytes)
-        place = Path(scratch, "repository")
-        klog_command = [sys.executable, "-m", "klog", "backup", "run", "--to", str(place), "--quiet"]
-        wire = [*klog_command, "-b", broker.bootstrap_servers, "--topic", TOPIC]
-        client = [broker.bootstrap_servers, TOPIC, str(PARTITIONS)]
-        sides = {
+def compare(work: Path, mebibytes: int, rounds: int, rows: Rows) -> str:
+    """Backs up records over the wire, and reads them with clients that discard, in turns."""
+    work.mkdir(parents=True, exist_ok=True)
+    place = work / "repository"
+    with klog.testing.broker() as broker:
+        fill(broker, mebibytes)
+        wire = (*_RUN, str(place), "-b", broker.bootstrap_servers, "--topic", TOPIC)
+        client = (broker.bootstrap_servers, TOPIC, str(PARTITIONS))
+        commands = {
             "klog backup run, zstd": wire,
-            "klog backup run, none": [*wire, "--compression", "none"],
-            "klog backup run, none, --jobs 1": [*wire, "--compression", "none", "--jobs", "1"],
-            "raw Fetch, discards": [sys.executable, "-c", _RAW_FETCH, *client],
-            "librdkafka, discards": [sys.executable, "-c", _LIBRDKAFKA, *client],
-            "klog backup run of the log directory, none": [
-                *klog_command,
-                "--compression",
-                "none",
-                str(broker.log_dirs[0]),
-            ],
+            "klog backup run": (*wire, "--compression", "none"),
+            "klog backup run, --jobs 1": (*wire, "--compression", "none", "--jobs", "1"),
+            "raw Fetch of 1 MiB, discards": (sys.executable, "-c", _RAW_FETCH, *client, "1"),
+            "raw Fetch of 4 MiB, discards": (sys.executable, "-c", _RAW_FETCH, *client, "4"),
+            "librdkafka, discards": (sys.executable, "-c", _LIBRDKAFKA, *client),
+            OF_DISK: (*_RUN, str(place), str(broker.log_dirs[0]), "--compression", "none"),
         }
+        contestants = {name: Contestant(name, command) for name, command in commands.items()}
 
-        def backed_up(command: list[str]) -> Measured:
+        def run(name: str) -> Run:
             shutil.rmtree(place, ignore_errors=True)
-            return measured(command)
+            return run_once(contestants[name])
 
-        found: dict[str, list[Measured]] = {name: [] for name in sides}
-        for _ in range(options.rounds):
-            for name, command in sides.items():
-                found[name].append(backed_up(command))
-        for name, runs in found.items():
-            middle = [statistics.median(column) for column in zip(*runs, strict=True)]
-            speed = options.mebibytes / middle[0]
-            print(
-                f"{name:45} {middle[0]:6.2f} s {speed:7.0f} MiB/s {middle[1]:6.2f} s CPU {middle[2]:5.0f} MiB"
-            )
-        alone = p99_ms(broker)
-        print(f"p99 of a producer, alone: {alone:.2f} ms")
-        for name in ("klog backup run, zstd", "klog backup run of the log directory, none"):
-            with again_and_again(lambda command=sides[name]: backed_up(command)):  # type: ignore[misc]
-                print(f"p99 of a producer, beside {name}: {p99_ms(broker):.2f} ms")
+        taken: dict[str, list[Run]] = {name: [] for name in contestants}
+        for _ in range(rounds):
+            for name, runs in taken.items():
+                runs.append(run(name))
+        found = {name: medians(name, runs) for name, runs in taken.items()}
+        lines = [_figures(each, mebibytes) for each in found.values()]
+        ours = found["klog backup run"]
+        for peer in list(contestants)[3:6]:
+            add_wall(rows, f"beside {peer}", ours, found[peer])
+            lines.append(f"  {ours.label}: {ours.ratio_to(found[peer]):.2f} times the speed of {peer}")
+        alone_ms = p99_ms(broker)
+        lines.append(f"  p99 of a producer, alone: {alone_ms:.2f} ms")
+        for name in ("klog backup run, zstd", OF_DISK):
+            with again_and_again(lambda name=name: run(name)):  # type: ignore[misc]
+                lines.append(f"  p99 of a producer, beside {name}: {p99_ms(broker):.2f} ms")
+    return "\n".join(lines)
 
 
-if __name__ == "__main__":
-    main()
+def _figures(each: Medians, mebibytes: int) -> str:
+    speed, peak_mib = mebibytes / each.wall_s, each.peak_rss_bytes / MIB
+    size = f"{speed:6.0f} MiB/s, {each.cpu_s:6.2f} s of CPU, {peak_mib:4.0f} MiB"
+    return f"  {each.label:34} {each.wall_s:6.2f} s, {size}"

@@ -257,6 +257,16 @@ def backups(bench: Bench) -> str:
     return f"{title}\n{compare(bench.segment().parent, bench.output / 'backups', bench.rounds, bench.rows)}"
 
 
+def backups_over_the_wire(bench: Bench) -> str:
+    """klog backs up a klog broker over the wire; others fetch the same records and discard them."""
+    # Imported here because the process that measures the others must stay small.
+    from benchmarks.backup_wire import compare  # noqa: PLC0415
+
+    mebibytes = bench.segment_bytes // MIB
+    title = f"backup of {mebibytes} MiB over the wire"
+    return f"{title}\n{compare(bench.output / 'backup-wire', mebibytes, bench.rounds, bench.rows)}"
+
+
 def _of_exports(codec: str) -> Callable[[Bench], str]:
     def run(bench: Bench) -> str:
         # Imported here because the process that measures the others must stay small.
@@ -433,6 +443,7 @@ SUITE: dict[str, Callable[[Bench], str]] = {
     "compaction": compaction,
     "convert": conversion,
     "backup": backups,
+    "backup-wire": backups_over_the_wire,
     "export-none": _of_exports("none"),
     "export-zstd": _of_exports("zstd"),
     "export-spark-none": _of_spark("none"),

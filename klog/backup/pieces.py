@@ -5,12 +5,12 @@ A piece that is stored already is not stored again. Small ones wait, because man
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections.abc import Callable, Iterable
 from typing import Final
 
 from klog.backup import names
+from klog.backup.hashing import BackgroundHash
 from klog.backup.model import Piece
 from klog.backup.packing import Packer
 from klog.backup.store import NewObject, Store
@@ -76,7 +76,7 @@ class PieceWriter:
                 self.store.commit(piece.new)
                 self._on_stored(made.stored_bytes)
         except BaseException:
-            piece.new.discard()
+            piece.discard()
             raise
         return made
 
@@ -136,7 +136,7 @@ class _Piece:
         self._segment = segment
         self._start_bytes = start_bytes
         self._compression = compression
-        self._hash = hashlib.sha256()
+        self._hash = BackgroundHash()
         self._packer = Packer(compression, self.new.write)
         self._first_offset = self._end_offset = -1
         self._max_timestamp_ms = -1
@@ -158,13 +158,22 @@ class _Piece:
         self._end_offset = end_offset
         self._max_timestamp_ms = max(self._max_timestamp_ms, max_timestamp_ms)
         self.size_bytes += len(data)
-        self._hash.update(data)
-        self._packer.add(data)
+        self._hash.begin(data)
+        try:
+            self._packer.add(data)
+        finally:
+            self._hash.wait()
+
+    def discard(self) -> None:
+        """Remove what was not committed."""
+        self._hash.close()
+        self.new.discard()
 
     def finished(self) -> Piece:
         """The piece as it is to be named."""
         self._packer.finish()
         sha256 = self._hash.hexdigest()
+        self._hash.close()
         name = names.piece(
             self._partition,
             self._segment,
@@ -231,7 +240,7 @@ class SegmentPieces:
     def discard(self) -> None:
         """Remove a piece that was begun."""
         if self._piece is not None:
-            self._piece.new.discard()
+            self._piece.discard()
 
     def _add_rows(
         self, piece: _Piece, data: memoryview, table: BatchTable, first_row: int, end_row: int

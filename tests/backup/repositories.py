@@ -6,6 +6,7 @@ import itertools
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,7 @@ class Backups:
     def run_over_wire(self, bootstrap: str, timeout_ms: int = TIMEOUT_MS, **changes: Any) -> Result:
         """Back up a running cluster."""
         settings = settings_of({}, bootstrap=bootstrap, timeout_ms=timeout_ms)
-        with WireSource(lambda: connect.cluster(settings), bootstrap) as source:
+        with WireSource(partial(connect.cluster, settings), bootstrap) as source:
             return run_backup(self.repository, source, self.options(**changes))
 
     def states(self, identifier: str | None = None) -> dict[TopicPartition, PartitionState]:

@@ -27,7 +27,9 @@ from klog.protocol.fetch_request import FetchPartition, FetchRequest
 from klog.protocol.fetch_response import PartitionFetched
 from klog.protocol.offset_times import EARLIEST, LATEST
 
-FETCH_BYTES: Final = 4 << 20
+FETCH_BYTES: Final = 1 << 20
+_MOST_FETCH_BYTES: Final = 8 << 20
+_MOST_CUT_SHARE: Final = 8
 _MAX_WAIT_MS: Final = 500
 _UNKNOWN: Final = -1
 _Answer = TypeVar("_Answer")
@@ -56,8 +58,8 @@ class FetchedBatches:
 
 
 class PartitionReader:
-    """Reads a partition from the leader that `begin` finds; `FetchedBatches` are valid as long as they are
-    kept.
+    """Reads a partition from the leader that `begin` finds; `FetchedBatches` are valid until the one after
+    the next is fetched.
 
     Transient errors are retried while the client's time allows it.
     """
@@ -89,8 +91,15 @@ class PartitionReader:
             answer = self._retried(lambda: self._fetched(offset))
             found = FetchedBatches(answer)
             if len(found.table) or not len(found.data) or self._fetch_bytes == INT32_MAX:
+                self._ask_for_more_if_cut(found)
                 return found
             self._fetch_bytes = min(2 * self._fetch_bytes, INT32_MAX)  # the batch was cut
+
+    def _ask_for_more_if_cut(self, found: FetchedBatches) -> None:
+        """The last batch of an answer is cut off and comes again. Of large batches that would be much."""
+        cut = len(found.data) - found.table.consumed_bytes
+        if _MOST_CUT_SHARE * cut > len(found.data) and self._fetch_bytes < _MOST_FETCH_BYTES:
+            self._fetch_bytes *= 2
 
     def epoch_end(self, epoch: int) -> EpochEnd:
         """Where an epoch ends in the leader's log. Raises as `fetch`, and `UnsupportedApiError`."""
