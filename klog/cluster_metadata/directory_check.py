@@ -9,7 +9,7 @@ from typing import NamedTuple
 from klog.cluster_metadata.consistency import Problem
 from klog.cluster_metadata.kraft_log import METADATA_DIRECTORY
 from klog.cluster_metadata.kraft_values import UNKNOWN_DIRECTORY
-from klog.cluster_metadata.model import Cluster
+from klog.cluster_metadata.model import Cluster, Partition
 from klog.formats import meta_properties, partition_metadata
 from klog.formats.errors import KlogError, UsageError
 from klog.formats.meta_properties import MetaProperties
@@ -167,5 +167,11 @@ def _is_reserved(directory_id: str) -> bool:
 
 def _missing(cluster: Cluster, found: Mapping[TopicPartition, Replica], broker: int) -> Iterator[Problem]:
     for place, partition in cluster.partitions:
-        if broker in partition.assignment.replicas and place not in found:
+        if broker in partition.assignment.replicas and place not in found and not _is_new(partition, broker):
             yield Problem(str(place), f"has no directory on broker {broker}: it would come back empty")
+
+
+def _is_new(partition: Partition, broker: int) -> bool:
+    """Whether a replica is being added and has not caught up: it may have nothing yet."""
+    is_in_sync = partition.state is not None and broker in partition.state.isr
+    return broker in partition.assignment.adding and not is_in_sync

@@ -1,8 +1,8 @@
 """Makes of a stopped cluster's metadata that of a KRaft cluster whose nodes have not started yet.
 
 What Kafka's controller would do, or an upgrade, is done here: topics get ids, partitions have no leader
-while no broker runs (one of the ISR becomes it when it registers), configs that Kafka 4 dropped are left out
-or renamed. Each change is said.
+while no broker runs (one of the ISR becomes it when it registers), reassignments that were requested begin,
+configs that Kafka 4 dropped are left out or renamed. Each change is said.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from klog.cluster_metadata.kraft_replay import KRAFT_VERSION
 from klog.cluster_metadata.kraft_values import UNKNOWN_DIRECTORY
 from klog.cluster_metadata.metadata_versions import ELIGIBLE_LEADERS, LEVELS, features_at, name_of
 from klog.cluster_metadata.model import METADATA_VERSION, Cluster, Partition, Topic
+from klog.cluster_metadata.reassignments import with_begun_reassignments
 from klog.config.dynamic import passwords
 from klog.config.password_encoder import SECRET, PasswordEncoder, is_encrypted
 from klog.formats.errors import UsageError
@@ -58,7 +59,8 @@ def prepared(
 
     `replicas` are those found in the directories of each broker. Raises UsageError.
     """
-    changes: list[str] = []
+    cluster, begun = with_begun_reassignments(cluster)
+    changes = list(begun)
     level = features[METADATA_VERSION]
     chosen = {name: each for name, each in features.items() if name != METADATA_VERSION}
     found = replace(

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from klog.config.broker import BrokerConfig
 from klog.config.broker_checks import without_effect
 from klog.config.broker_protection import require_enforced
+from klog.config.keys import ConfigError
 from klog.formats.checksums import require_correct_code
 from klog.formats.errors import ChecksumCodeError, KlogError
 from klog.formats.names import TopicPartition
@@ -25,7 +26,7 @@ from klog.server.configs.log_output import configure_logging
 from klog.server.network.listeners import open_to_everybody
 from klog.server.startup.broker import Broker
 from klog.server.startup.broker_state import BrokerState
-from klog.server.startup.config_reading import read_config
+from klog.server.startup.config_reading import read_config, read_kraft_config
 from klog.server.startup.kraft_configs import require_no_kraft
 from klog.server.startup.stop_requests import StopRequests
 from klog.storage.log.earlier_records import EarlierRecords
@@ -75,7 +76,18 @@ def run(launch: Launch, on_serving: Callable[[Broker], None] = lambda broker: No
             options, earlier = opened.options, opened.earlier
             if launch.searches_damage and opened.search is not None:
                 on_serving = _then(opened.search.start, on_serving)
-        _run(launch, read_config(launch.config_file, options), earlier, on_serving)
+        _run(launch, _config(launch, options), earlier, on_serving)
+
+
+def _config(launch: Launch, options: Sequence[str]) -> BrokerConfig:
+    """The broker's configs. What a KRaft node's are is said before what klog does not know of them."""
+    try:
+        return read_config(launch.config_file, options)
+    except ConfigError:
+        of_kraft = read_kraft_config(launch.config_file, options) if launch.opening is None else None
+        if of_kraft is not None:
+            require_no_kraft(of_kraft[0], launch.config_file)
+        raise
 
 
 def _then(start: Callable[[], None], on_serving: Callable[[Broker], None]) -> Callable[[Broker], None]:

@@ -186,6 +186,24 @@ def test_a_partition_without_a_directory_is_named(logs: Path) -> None:
     assert found(FIXTURE, logs) == [("m-many-3", "has no directory on broker 1: it would come back empty")]
 
 
+def test_a_replica_that_is_being_added_needs_no_directory_before_it_is_in_sync(logs: Path) -> None:
+    shutil.rmtree(logs / "m-many-3")
+    topic = FIXTURE.topics["m-many"]
+
+    def moving(isr: tuple[int, ...]) -> Cluster:
+        old = topic.partitions[3]
+        assert old.state is not None
+        state = replace(old.state, leader=-1, isr=isr)
+        moved = Partition(ReplicaAssignment((1, 2), adding=(1,), removing=(2,)), state)
+        partitions = {**topic.partitions, 3: moved}
+        return replace(FIXTURE, topics={**FIXTURE.topics, "m-many": replace(topic, partitions=partitions)})
+
+    assert found(moving((2,)), logs) == []
+    assert found(moving((1, 2)), logs) == [
+        ("m-many-3", "has no directory on broker 1: it would come back empty")
+    ]
+
+
 def test_a_directory_without_an_owner_is_named(logs: Path) -> None:
     (logs / "m-one-7").mkdir()
     (logs / "other-0").mkdir()

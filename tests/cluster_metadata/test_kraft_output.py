@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import random
-import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from unittest.mock import patch
 
@@ -34,6 +34,7 @@ from klog.metadata.embedded import FILE_NAME
 from klog.metadata.values import LeaderAndIsr, ReplicaAssignment
 from klog.storage.files.directory_lock import locked
 from klog.storage.files.scratch_directory import scratch_directory
+from tests.children import killed_at, run_in_child
 from tests.cluster_strategies import clusters
 
 NOW_MS = 1_700_000_000_000
@@ -75,21 +76,6 @@ def zookeeper_identity(directory: Path, node_id: int = 1, cluster_id: str = CLUS
     data = meta_properties.build(meta_properties.create(0, node_id=node_id, cluster_id=cluster_id))
     (directory / "meta.properties").write_bytes(data)
     return data
-
-
-def run_in_child(work: Callable[[], object]) -> int:
-    """Does work in a child process; returns how it ended: 0, 1 after an exception, or what it chose."""
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            work()
-            code = 0
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 # --- what is written ---
@@ -272,32 +258,7 @@ def test_a_directory_that_is_in_use_is_refused(tmp_path: Path) -> None:
 
 # --- kills ---
 
-_STEPS = ("replace", "unlink", "mkdir", "fsync")
-
-
-def _killed_at(step: int, work: Callable[[], object]) -> bool:
-    """Does work in a child that is killed before its n-th change of the disk; whether it was."""
-
-    done = 0
-
-    def counting(real: Callable[..., object]) -> Callable[..., object]:
-        def call(*args: object, **more: object) -> object:
-            nonlocal done
-            done += 1
-            if done == step:
-                os._exit(9)
-            return real(*args, **more)
-
-        return call
-
-    def child() -> None:
-        for name in _STEPS:
-            setattr(os, name, counting(getattr(os, name)))
-        work()
-
-    ended = run_in_child(child)
-    assert ended in (0, 9)
-    return ended == 9
+_STEPS = tuple((os, name) for name in ("replace", "unlink", "mkdir", "fsync"))
 
 
 def test_a_kill_at_any_moment_can_be_repeated(tmp_path: Path) -> None:
@@ -312,7 +273,7 @@ def test_a_kill_at_any_moment_can_be_repeated(tmp_path: Path) -> None:
         def layout(seed: int, path: Path = path) -> Layout:
             return Layout(tuple(node(path / str(each), each, seed=seed) for each in (1, 2)))
 
-        was_killed = _killed_at(step, lambda: write(layout(1)))
+        was_killed = killed_at(step, _STEPS, partial(write, layout(1)))
         if was_killed:
             _require_nothing_half_written(layout(1))
             if not _is_finished(layout(1)):

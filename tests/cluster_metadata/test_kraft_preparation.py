@@ -264,3 +264,56 @@ def test_properties_that_say_too_little_or_contradict_each_other_are_refused(
     files = [properties(tmp_path, f"{number}.properties", text) for number, text in enumerate(texts)]
     with pytest.raises(UsageError, match=message):
         layout(*files)
+
+
+# --- reassignments that ZooKeeper has in a node of their own ---
+
+
+def requested(
+    target: tuple[int, ...], replicas: tuple[int, ...], isr: tuple[int, ...] | None
+) -> tuple[Prepared, Partition]:
+    state = None if isr is None else LeaderAndIsr(isr[0], 5, isr)
+    topics = {"t": Topic(TOPIC_ID, {0: Partition(ReplicaAssignment(replicas), state)})}
+    wanted = {TopicPartition("t", 0): target}
+    found = prepare(Cluster("c", topics, requested_reassignments=wanted))
+    return found, found.cluster.topics["t"].partitions[0]
+
+
+@pytest.mark.parametrize(
+    ("target", "replicas", "isr", "becomes"),
+    [
+        ((3, 4), (1, 2), (1, 2), ReplicaAssignment((3, 4, 1, 2), (3, 4), (1, 2))),
+        ((1, 3), (1, 2), (1, 2), ReplicaAssignment((1, 3, 2), (3,), (2,))),
+        # Kafka before 2.4 has begun: the new replica is there, and not in sync.
+        ((3,), (3, 1), (1,), ReplicaAssignment((3, 1), (3,), (1,))),
+        # It had not removed the old one yet.
+        ((3,), (3, 1), (1, 3), ReplicaAssignment((3, 1), (), (1,))),
+        # Only the order changes.
+        ((2, 1), (1, 2), (1, 2), ReplicaAssignment((2, 1))),
+        ((3,), (1,), None, ReplicaAssignment((3, 1), (3,), (1,))),
+    ],
+)
+def test_a_reassignment_that_was_requested_begins(
+    target: tuple[int, ...],
+    replicas: tuple[int, ...],
+    isr: tuple[int, ...] | None,
+    becomes: ReplicaAssignment,
+) -> None:
+    found, partition = requested(target, replicas, isr)
+    assert partition.assignment == becomes
+    assert found.cluster.requested_reassignments == {}
+    assert f"t-0 is on its way to brokers {','.join(map(str, target))}" in found.changes
+
+
+@pytest.mark.parametrize("target", [(), (1, 1), (-1,)])
+def test_a_reassignment_to_no_valid_brokers_stays_a_request(target: tuple[int, ...]) -> None:
+    found, partition = requested(target, (1, 2), (1, 2))
+    assert partition.assignment == ReplicaAssignment((1, 2))
+    assert found.cluster.requested_reassignments == {TopicPartition("t", 0): target}
+
+
+def test_replicas_that_come_with_a_reassignment_have_no_directory_yet() -> None:
+    topics = {"t": Topic(TOPIC_ID, {0: Partition(ReplicaAssignment((1,)), None, (A_ID,))})}
+    wanted = {TopicPartition("t", 0): (2,)}
+    found = prepare(Cluster("c", topics, requested_reassignments=wanted)).cluster
+    assert found.topics["t"].partitions[0].directories == (UNKNOWN, A_ID)

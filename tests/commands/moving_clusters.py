@@ -5,8 +5,6 @@ Each broker has two log directories.
 
 from __future__ import annotations
 
-import uuid
-from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -19,7 +17,7 @@ import klog.testing
 from tests.cluster.members import Kind
 from tests.commands.three_brokers import await_all_known, three_brokers
 from tests.peers import KRaftBroker
-from tests.peers.broker import BrokerFailedError, Config, free_port
+from tests.peers.broker import Config, free_port, new_cluster_id
 from tests.peers.kafka import KafkaPeer
 from tests.waiting import eventually
 
@@ -45,16 +43,6 @@ def _kafka3(request: pytest.FixtureRequest, work: Path) -> Iterator[str]:
 class _Member(KRaftBroker):
     """A broker of a cluster of several, of which the first is the controller, too."""
 
-    def __init__(self, work: Path, config: Config, peer: KafkaPeer, cluster_id: str) -> None:
-        self._cluster_id = cluster_id
-        super().__init__(work, config, peer)
-
-    def _format(self, path: Path, features: Sequence[str]) -> None:
-        args = ("format", "--ignore-formatted", "-t", self._cluster_id, "-c", str(path))
-        done = self.peer.java("kafka.tools.StorageTool", *args)
-        if done.returncode != 0:
-            raise BrokerFailedError(f"kafka-storage format: {(done.stdout + done.stderr).decode()}")
-
     @property
     def bootstrap(self) -> str:
         return str(self.config["listeners"]).partition(",")[0].removeprefix("PLAINTEXT://")
@@ -63,7 +51,7 @@ class _Member(KRaftBroker):
 @contextmanager
 def kraft_brokers(peer: KafkaPeer, work: Path, count: int, more: Config) -> Iterator[list[KRaftBroker]]:
     """Brokers 0, 1 and so on of one cluster of Kafka 4, which all know each other."""
-    cluster_id = "A" + urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()[1:]
+    cluster_id = new_cluster_id()
     with ExitStack() as stack:
         brokers: list[KRaftBroker] = []
         for number in range(count):
@@ -81,7 +69,7 @@ def kraft_brokers(peer: KafkaPeer, work: Path, count: int, more: Config) -> Iter
                     "controller.quorum.voters": f"0@127.0.0.1:{controller}",
                     "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
                 }
-            brokers.append(stack.enter_context(_Member(own, config, peer, cluster_id)))
+            brokers.append(stack.enter_context(_Member(own, config, peer, cluster_id=cluster_id)))
         await_all_known([int(each.bootstrap.rpartition(":")[2]) for each in brokers])
         yield brokers
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from tests.cluster_metadata.test_real_conversion import QUIET, TOPICS, committed, fill, records
+from tests.cluster_metadata.play import CLASSIC, COMPACTED, DELETED, MOVED, QUIET, Play
 from tests.corpora import REPOSITORY
 from tests.docs.console import console_examples, run_console
 from tests.peers import KafkaPeer, KRaftBroker, ZooKeeperBroker
@@ -66,24 +66,15 @@ class Kafka3AsWritten(ZooKeeperBroker):
         return self.work / "back.properties"
 
 
-def wait_for_leaders(address: str) -> None:
-    admin = AdminClient({"bootstrap.servers": address, **QUIET})
-
-    def have_leaders() -> bool:
-        found = admin.list_topics(timeout=10).topics
-        return all(
-            topic in found and all(each.leader == 0 for each in found[topic].partitions.values())
-            for topic in TOPICS
-        )
-
-    eventually(have_leaders)
-
-
 def test_the_commands_print_what_the_page_shows() -> None:
     examples = console_examples(PAGE)
     assert len(examples) == 6
     for command, shown in examples:
         assert run_console(command, REPOSITORY).rstrip() == shown.rstrip(), command
+
+
+def seen(play: Play) -> tuple[list, list[int]]:
+    return play.records((DELETED, COMPACTED, MOVED)), play.committed(CLASSIC)
 
 
 @pytest.mark.kafka
@@ -103,13 +94,15 @@ def test_a_cluster_goes_to_kafka_4_and_back_as_the_page_says(
         }
         with ZooKeeperBroker(tmp_path, {"zookeeper.connect": zookeeper.hosts}, kafka3) as broker:
             address = broker.bootstrap
-            fill(address)
-            expected = records(address), committed(address)
+            play = Play(address, address, has_consumer_groups=False, peer=kafka3)
+            play.make_topics()
+            play.make_records()
+            expected = seen(play)
             run(before, places)
         run(after, places)
         with Kafka4AsWritten(tmp_path, peer=kafka4):
-            wait_for_leaders(address)
-            assert (records(address), committed(address)) == expected
+            play.await_leaders()
+            assert seen(play) == expected
         shutil.copytree(tmp_path / "logs", tmp_path / "of-klog")
         run(to_klog, {**places, "/var/lib/kafka": tmp_path / "of-klog"})
         run(to_zookeeper, places)
@@ -118,8 +111,8 @@ def test_a_cluster_goes_to_kafka_4_and_back_as_the_page_says(
             "listeners": f"PLAINTEXT://{address}",
         }
         with Kafka3AsWritten(tmp_path, config, kafka3):
-            wait_for_leaders(address)
-            assert (records(address), committed(address)) == expected
+            play.await_leaders()
+            assert seen(play) == expected
 
 
 @pytest.mark.kafka

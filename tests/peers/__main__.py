@@ -16,14 +16,19 @@ from tests.peers.connect_streams import connect_streams_jars
 from tests.peers.golang import go_program
 from tests.peers.kafka import KAFKA_2, KAFKA_3, KAFKA_4, KafkaPeer
 from tests.peers.maven import PeerUnavailableError
+from tests.peers.metadata_shell import metadata_shell_jars
+from tests.peers.old_servers import KAFKA_0_11, KAFKA_2_8, OldServer
 from tests.peers.spark import VERSION as SPARK
 from tests.peers.spark import spark_jars
 from tests.peers.spark_kafka import spark_kafka_jars
 
 PEERS: Final[Mapping[str, Callable[[], object]]] = {
     f"Kafka's clients {KAFKA_2}": lambda: KafkaPeer(KAFKA_2).classpath,
+    f"Kafka {KAFKA_0_11}": lambda: OldServer(KAFKA_0_11).classpath,
+    f"Kafka {KAFKA_2_8}": lambda: OldServer(KAFKA_2_8).classpath,
     f"Kafka {KAFKA_3}": lambda: KafkaPeer(KAFKA_3).classpath,
     f"Kafka {KAFKA_4}": lambda: KafkaPeer(KAFKA_4).classpath,
+    "kafka-metadata-shell": metadata_shell_jars,
     f"Classes of a broker {KAFKA_3}": partial(share_classes, ZooKeeperBroker, KAFKA_3),
     f"Classes of a broker {KAFKA_4}": partial(share_classes, KRaftBroker, KAFKA_4),
     "Spark's Kafka source": spark_kafka_jars,

@@ -288,8 +288,8 @@ def ports_of_brokers(port: int) -> list[int]:
 class ZooKeeperBroker(_Broker):
     """Kafka 3.9 in ZooKeeper mode. It starts a ZooKeeper unless `config` has `zookeeper.connect`.
 
-    `config` overrides the defaults, key by key. Raises BrokerFailedError if the broker does not start (its
-    log says why), PeerUnavailableError if there is no Kafka.
+    `config` overrides the defaults, key by key; the JVM gets the `flags`, too. Raises BrokerFailedError if
+    the broker does not start (its log says why), PeerUnavailableError if there is no Kafka.
     """
 
     def __init__(
@@ -298,6 +298,7 @@ class ZooKeeperBroker(_Broker):
         config: Config | None = None,
         peer: KafkaPeer | None = None,
         znodes: Mapping[str, str] | None = None,
+        flags: Sequence[str] = (),
     ) -> None:
         super().__init__(peer or KafkaPeer(KAFKA_3), work)
         self.zookeeper_port = free_port()
@@ -319,6 +320,7 @@ class ZooKeeperBroker(_Broker):
                 str(self._write_config(self.config)),
                 log=self.log_path,
                 ready_text="started (kafka.server.KafkaServer)",
+                flags=flags,
             )
             self._wait_until_it_knows_itself()
         except (BrokerFailedError, AssertionError):
@@ -379,12 +381,17 @@ class ZooKeeperBroker(_Broker):
         return cls(work, settings, znodes=znodes)
 
 
+def new_cluster_id() -> str:
+    """The id of a new cluster. `kafka-storage` would read a leading dash as an option."""
+    return "A" + urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()[1:]
+
+
 class KRaftBroker(_Broker):
     """Kafka 4.x, broker and controller in one process. `kafka-storage format` gets the `features`.
 
-    In the work directory of another that was stopped, it goes on with its logs and metadata. Raises
-    BrokerFailedError if the broker does not start (its log says why), PeerUnavailableError if there is no
-    Kafka.
+    Nodes of one cluster get the same `cluster_id`. In the work directory of another that was stopped, it goes
+    on with its logs and metadata. Raises BrokerFailedError if the broker does not start (its log says why),
+    PeerUnavailableError if there is no Kafka.
     """
 
     def __init__(
@@ -393,8 +400,10 @@ class KRaftBroker(_Broker):
         config: Config | None = None,
         peer: KafkaPeer | None = None,
         features: Sequence[str] = (),
+        cluster_id: str | None = None,
     ) -> None:
         super().__init__(peer or KafkaPeer(KAFKA_4), work)
+        self._cluster_id = cluster_id or new_cluster_id()
         controller_port = free_port()
         self.config: Config = {
             **SINGLE_BROKER,
@@ -417,10 +426,7 @@ class KRaftBroker(_Broker):
             raise
 
     def _format(self, path: Path, features: Sequence[str]) -> None:
-        cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
-        # The tool would read a leading dash as an option.
-        cluster_id = cluster_id.replace("-", "A", 1) if cluster_id.startswith("-") else cluster_id
-        args = ["format", "--ignore-formatted", "-t", cluster_id, "-c", str(path)]
+        args = ["format", "--ignore-formatted", "-t", self._cluster_id, "-c", str(path)]
         for feature in features:
             args += ["--feature", feature]
         done = self.peer.java("kafka.tools.StorageTool", *args)

@@ -17,6 +17,7 @@ from klog.formats.errors import FormatError, KlogError, UsageError
 
 if TYPE_CHECKING:
     from klog.cluster_metadata.forms import OnProblem
+    from klog.config.broker import BrokerConfig
     from klog.config.topic_config_files import TopicConfigs
     from klog.server.startup.adoption import Adoption, AdoptionPlan
 
@@ -64,11 +65,10 @@ def adopt(
     """
     from klog.cluster_metadata.forms import raise_problem
     from klog.server.adoption_run import run_adoption
-    from klog.server.startup.config_reading import read_config
 
     given = _topic_configs(topic_configs, topic_config or ())
     on_problem = _named_once() if skip_unknown else raise_problem
-    found = read_config(
+    found = _config(
         None if config is None else str(config), (*(options or ()), *_log_dirs(directories or ()))
     )
     agreed: AdoptionPlan | None = None
@@ -96,6 +96,23 @@ def adopt(
     _name_unused(given, plan)
     if plan.left:
         raise typer.Exit(1)
+
+
+def _config(file: str | None, options: tuple[str, ...]) -> BrokerConfig:
+    """The configs. Those of a KRaft node may have values that klog does not know: they are named."""
+    from klog.config.keys import ConfigError
+    from klog.server.startup.config_reading import read_config, read_kraft_config
+
+    try:
+        return read_config(file, options)
+    except ConfigError:
+        of_kraft = read_kraft_config(file, options)
+        if of_kraft is None:
+            raise
+        found, left_out = of_kraft
+        for error in left_out:
+            print_report(f"a config of the KRaft node is left out: {error}")
+        return found
 
 
 def _named_once() -> OnProblem:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from klog.config.broker import KEYS_BY_NAME, BrokerConfig
+from klog.config.keys import ConfigError
 from klog.formats import java_properties
 from klog.formats.errors import KlogError, UsageError
 from klog.server.configs.config_providers import with_variables_replaced
@@ -31,6 +32,30 @@ def read_config(config_file: str | None, options: Sequence[str]) -> BrokerConfig
     Raises `UsageError` for an invalid option, `ConfigError` for an invalid value, `StorageError` for a file
     that cannot be read.
     """
+    return BrokerConfig(_texts(config_file, options))
+
+
+def read_kraft_config(
+    config_file: str | None, options: Sequence[str]
+) -> tuple[BrokerConfig, list[ConfigError]] | None:
+    """The configs of a KRaft node without the values that klog does not know, and the errors of those.
+
+    None if the configs are not of a KRaft node. Raises as `read_config` does for all but invalid values.
+    """
+    texts = _texts(config_file, options)
+    if not texts.get("process.roles", "").strip():
+        return None
+    left_out: list[ConfigError] = []
+    for name, text in list(texts.items()):
+        try:
+            BrokerConfig({name: text})
+        except ConfigError as error:
+            left_out.append(error)
+            del texts[name]
+    return BrokerConfig(texts), left_out
+
+
+def _texts(config_file: str | None, options: Sequence[str]) -> dict[str, str]:
     texts: dict[str, str] = {}
     if config_file is not None:
         try:
@@ -46,7 +71,7 @@ def read_config(config_file: str | None, options: Sequence[str]) -> BrokerConfig
     if config_file is None:
         single = {} if texts.get("zookeeper.connect") else _SINGLE_BROKER_DEFAULTS
         texts = {**_OWN_DEFAULTS, **single, **texts}
-    return BrokerConfig(with_variables_replaced(texts))
+    return with_variables_replaced(texts)
 
 
 def _require_known(texts: Mapping[str, str], config_file: str) -> None:

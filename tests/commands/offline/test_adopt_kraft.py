@@ -6,10 +6,10 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,8 +23,8 @@ from klog.metadata.zookeeper import ZooKeeperStore
 from klog.server.adoption_run import run_adoption
 from klog.server.startup.config_reading import read_config
 from klog.server.startup.kraft_configs import require_no_kraft
+from tests.children import killed_at
 from tests.cluster_metadata.kraft_files import batch, directory, metadata
-from tests.cluster_metadata.test_kraft_output import run_in_child
 from tests.commands.running import Run, runner
 from tests.corpora import FIXTURES
 from tests.metadata.conftest import zookeeper  # noqa: F401 (a fixture)
@@ -145,6 +145,29 @@ def test_serve_says_what_kraft_configs_are_and_touches_nothing(
         " KRaft (stop the node; then 'klog adopt' with the same options takes its metadata over)\n"
     )
     assert files(data) == before
+
+
+def test_what_a_kraft_nodes_configs_are_is_said_before_values_that_only_kafka_4_knows(
+    klog: Run, data: Path
+) -> None:
+    config = kraft_properties(data)
+    with config.open("a") as file:
+        file.write("group.coordinator.rebalance.protocols=classic,consumer,streams,share\n")
+    refused = klog("serve", "--config", config, "--quiet")
+    assert (refused.code, "these are the configs of a combined KRaft node" in refused.err) == (1, True)
+    done = klog("adopt", "--config", config, "--yes")
+    assert done.code == 0, done.err
+    named = "a config of the KRaft node is left out: Invalid value classic,consumer,streams,share"
+    assert done.err.count(named) == 1
+    served = klog("serve", "--config", config, "--quiet")
+    assert (served.code, "group.coordinator.rebalance.protocols" in served.err) == (2, True)
+
+
+def test_an_invalid_value_of_another_broker_is_an_error(klog: Run, data: Path, tmp_path: Path) -> None:
+    config = tmp_path / "zk.properties"
+    config.write_text(f"broker.id=1\nlog.dirs={data}\ngroup.coordinator.rebalance.protocols=streams\n")
+    for command in ("serve", "adopt"):
+        assert "Invalid value streams" in klog(command, "--config", config).err
 
 
 def test_serve_with_kraft_configs_makes_no_directory(klog: Run, tmp_path: Path) -> None:
@@ -306,6 +329,9 @@ def test_topics_with_the_same_id_are_refused(klog: Run, tmp_path: Path) -> None:
     assert (refused.code, f"topics a and b have the same id, {TOPIC_ID}" in refused.err) == (1, True)
 
 
+_WRITES = ((os, "replace"), (shutil, "copy2"), (EmbeddedStore, "multi_many"))
+
+
 def test_a_kill_at_any_moment_can_be_repeated(data: Path, tmp_path: Path) -> None:
     whole = Path(shutil.copytree(data, tmp_path / "whole"))
     adopt_in(whole)
@@ -314,7 +340,7 @@ def test_a_kill_at_any_moment_can_be_repeated(data: Path, tmp_path: Path) -> Non
     while was_killed:
         step += 1
         path = Path(shutil.copytree(data, tmp_path / f"killed-{step}"))
-        was_killed = killed_at(step, lambda path=path: adopt_in(path))  # type: ignore[misc]
+        was_killed = killed_at(step, _WRITES, partial(adopt_in, path))
         if was_killed:
             adopt_in(path)
         assert read_source(str(path)).cluster == expected
@@ -325,29 +351,38 @@ def test_a_kill_at_any_moment_can_be_repeated(data: Path, tmp_path: Path) -> Non
     assert step > 4
 
 
-def adopt_in(path: Path) -> None:
-    run_adoption(read_config(None, [f"log.dirs={path}", "broker.id=1"]), dry_run=False, allow_missing=False)
+def adopt_in(path: Path, *options: str) -> None:
+    config = read_config(None, [f"log.dirs={path}", "broker.id=1", *options])
+    run_adoption(config, dry_run=False, allow_missing=False)
 
 
-def killed_at(step: int, work: Callable[[], None]) -> bool:
-    """Does work in a child that is killed before its n-th write into the tree or rename; whether it was."""
-    done = 0
-
-    def counting(real: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*args: Any, **more: Any) -> Any:
-            nonlocal done
-            done += 1
-            if done == step:
-                os._exit(9)
-            return real(*args, **more)
-
-        return call
-
-    def child() -> None:
-        for owner, name in ((os, "replace"), (shutil, "copy2"), (EmbeddedStore, "multi_many")):
-            setattr(owner, name, counting(getattr(owner, name)))
-        work()
-
-    ended = run_in_child(child)
-    assert ended in (0, 9)
-    return ended == 9
+def test_a_kill_at_any_moment_can_be_repeated_with_zookeeper(
+    data: Path,
+    tmp_path: Path,
+    zookeeper: ZooKeeperServer,  # noqa: F811
+) -> None:
+    writes = (
+        (os, "replace"),
+        (shutil, "copy2"),
+        *((ZooKeeperStore, name) for name in ("create", "multi", "multi_many", "set")),
+        (ZooKeeperStore, "_send_multi"),
+    )
+    expected = kraft_form.read([str(data)]).cluster
+    step, was_killed = 0, True
+    while was_killed:
+        step += 1
+        path = Path(shutil.copytree(data, tmp_path / f"killed-{step}"))
+        target = f"{zookeeper.hosts}/killed-{step}"
+        adopt_there = partial(adopt_in, path, f"zookeeper.connect={target}")
+        was_killed = killed_at(step, writes, adopt_there)
+        if was_killed:
+            adopt_there()
+        found = read_source(target).cluster
+        assert (found.cluster_id, found.configs) == (expected.cluster_id, expected.configs)
+        assert {name: each.topic_id for name, each in found.topics.items()} == {
+            name: each.topic_id for name, each in expected.topics.items()
+        }
+        assert (path / "meta.properties.kraft").read_bytes() == (LOGS / "meta.properties").read_bytes()
+        assert meta_properties.parse((path / "meta.properties").read_bytes()).version == 0
+        shutil.rmtree(path)
+    assert step > 8
