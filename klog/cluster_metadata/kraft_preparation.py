@@ -8,7 +8,7 @@ configs that Kafka 4 dropped are left out or renamed. Each change is said.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -59,8 +59,8 @@ def prepared(
 
     `replicas` are those found in the directories of each broker. Raises UsageError.
     """
-    cluster, begun = with_begun_reassignments(cluster)
-    changes = list(begun)
+    cluster, moving = with_begun_reassignments(cluster)
+    changes = [f"reassignments that were requested begin: {_some(moving)}"] if moving else []
     level = features[METADATA_VERSION]
     chosen = {name: each for name, each in features.items() if name != METADATA_VERSION}
     found = replace(
@@ -137,7 +137,11 @@ def _with_places(
     layout: Layout,
     replicas: Mapping[int, Mapping[TopicPartition, Replica]],
 ) -> dict[str, Topic]:
-    """Replicas whose directories are here get the ids of these (KIP-858)."""
+    """Replicas whose directories are here get the ids of these (KIP-858).
+
+    An id that no directory of a broker here has is left out: Kafka would take it for a disk that is gone.
+    """
+    own = {node.node_id: frozenset(node.directories.values()) for node in layout.nodes if node.is_broker}
     ids = {directory: each for node in layout.nodes for directory, each in node.directories.items()}
     places = {
         (broker, partition): ids[replica.log_directory]
@@ -145,13 +149,11 @@ def _with_places(
         for partition, replica in found.items()
         if replica.log_directory in ids
     }
-    if not places:
-        return dict(topics)
     return {
         name: replace(
             topic,
             partitions={
-                number: _with_place(TopicPartition(name, number), each, places)
+                number: _with_place(TopicPartition(name, number), each, places, own)
                 for number, each in topic.partitions.items()
             },
         )
@@ -160,11 +162,19 @@ def _with_places(
 
 
 def _with_place(
-    name: TopicPartition, partition: Partition, places: Mapping[tuple[int, TopicPartition], str]
+    name: TopicPartition,
+    partition: Partition,
+    places: Mapping[tuple[int, TopicPartition], str],
+    own: Mapping[int, Collection[str]],
 ) -> Partition:
     brokers = partition.assignment.replicas
     known = partition.directories or (UNKNOWN_DIRECTORY,) * len(brokers)
-    found = tuple(places.get((broker, name), before) for broker, before in zip(brokers, known, strict=False))
+
+    def place(broker: int, before: str) -> str:
+        kept = before if before in own.get(broker, (before,)) else UNKNOWN_DIRECTORY
+        return places.get((broker, name), kept)
+
+    found = tuple(place(*each) for each in zip(brokers, known, strict=False))
     return replace(partition, directories=() if set(found) <= {UNKNOWN_DIRECTORY} else found)
 
 
@@ -254,6 +264,6 @@ def _of_kafka_4(
     return found
 
 
-def _some(names: list[str]) -> str:
+def _some(names: Sequence[str]) -> str:
     rest = f" and {len(names) - 5:,} more" if len(names) > 5 else ""
     return ", ".join(names[:5]) + rest

@@ -18,6 +18,11 @@ def _members(kind: str, *members: str) -> Covers:
     return lambda item: item.kind == kind and item.member in members
 
 
+def _of_reassignments(item: Item) -> bool:
+    members = ("replicas", "adding", "removing", "directories")
+    return item.kind == "reassignment" or (item.kind == "partition" and item.member in members)
+
+
 # By the beginning of the sentence.
 _COVERED: Final[tuple[tuple[str, Covers], ...]] = (
     ("registrations of brokers", _kinds("broker", "controller", "voter")),
@@ -38,6 +43,7 @@ _COVERED: Final[tuple[tuple[str, Covers], ...]] = (
     ("topics without an id", _members("topic", "topicId")),
     ("marks of topics for deletion", _kinds("deletion")),
     ("reassignments that have not begun", _kinds("reassignment")),
+    ("reassignments that were requested begin", _of_reassignments),
     ("SCRAM credentials", _kinds("credential")),
     ("delegation tokens", _kinds("token")),
     ("the ACLs of ", _kinds("acl")),

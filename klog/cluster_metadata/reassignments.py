@@ -17,25 +17,25 @@ from klog.metadata.values import ReplicaAssignment
 
 
 def with_begun_reassignments(cluster: Cluster) -> tuple[Cluster, tuple[str, ...]]:
-    """The cluster in which requested reassignments are under way, and which these are, in words.
+    """The cluster in which requested reassignments are under way, and which partitions these move.
 
     Requests that no controller would take stay as they are: for partitions that do not exist, or to no valid
     list of brokers.
     """
     topics = {name: dict(each.partitions) for name, each in cluster.topics.items()}
     waiting: dict[TopicPartition, tuple[int, ...]] = {}
-    changes = []
+    moving = []
     for (name, number), target in sorted(cluster.requested_reassignments.items()):
         partition = topics.get(name, {}).get(number)
         if partition is None or not _is_valid(target):
             waiting[TopicPartition(name, number)] = target
             continue
         topics[name][number] = _begun(partition, target)
-        changes.append(f"{name}-{number} is on its way to brokers {','.join(map(str, target))}")
-    if not changes:
+        moving.append(f"{name}-{number}")
+    if not moving:
         return cluster, ()
     begun = {name: replace(each, partitions=topics[name]) for name, each in cluster.topics.items()}
-    return replace(cluster, topics=begun, requested_reassignments=waiting), tuple(changes)
+    return replace(cluster, topics=begun, requested_reassignments=waiting), tuple(moving)
 
 
 def _is_valid(target: Sequence[int]) -> bool:
