@@ -41,7 +41,9 @@ def may_pass(error: StorageError) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Pauses double from `first_pause_s` to `largest_pause_s`; after `limit_s` of them the error stands.
+    """Pauses double from `first_pause_s` to `largest_pause_s`; after `limit_s` the error stands.
+
+    The limit is one of time, too: a store that does not answer costs a minute and more for each call.
 
     Each pause is shortened at random by up to a half, so that many callers do not come back together.
     """
@@ -50,17 +52,18 @@ class RetryPolicy:
     largest_pause_s: float = 20.0
     limit_s: float = 300.0
     pause: Callable[[float], object] = time.sleep
+    now_s: Callable[[], float] = time.monotonic
     chance: Callable[[], float] = random.random
     on_retry: Callable[[StorageError, float], object] = lambda _error, _pause: None
 
     def call(self, work: Callable[[], _Result]) -> _Result:
         """The result of `work`, which is repeated when it raises a `StorageError` that may pass."""
-        pause_s, paused_s = self.first_pause_s, 0.0
+        pause_s, paused_s, begin_s = self.first_pause_s, 0.0, self.now_s()
         while True:
             try:
                 return work()
             except StorageError as error:
-                if paused_s >= self.limit_s or not may_pass(error):
+                if max(paused_s, self.now_s() - begin_s) >= self.limit_s or not may_pass(error):
                     raise
                 shortened = pause_s * (1 - self.chance() / 2)
                 self.on_retry(error, shortened)

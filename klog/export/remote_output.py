@@ -39,6 +39,10 @@ class RemoteOutput:
         """The path of a name in the file system."""
         return f"{self._place.rstrip('/')}/{name}" if name else self._place
 
+    def uri_of(self, name: str) -> str:
+        """The URI of a name; options of the root's stay at its end."""
+        return join(self.root, *name.split("/"))
+
     def create(self) -> PendingFile:
         return _SpooledFile(self)
 
@@ -49,12 +53,12 @@ class RemoteOutput:
         map_concurrently(commit, files, remote=True)
 
     def open(self, name: str) -> BinaryIO:
-        return open_input(join(self.root, *name.split("/")))
+        return open_input(self.uri_of(name))
 
     def status(self, name: str) -> FileStatus | None:
         import pyarrow.fs as pafs
 
-        uri, place = f"{self.root}/{name}", self.place_of(name)
+        uri, place = self.uri_of(name), self.place_of(name)
         info = guarded(uri, "cannot be read", lambda: self.system.get_file_info(place))
         return _status(info) if info.type == pafs.FileType.File else None
 
@@ -87,7 +91,7 @@ class RemoteOutput:
             if self.system.get_file_info(self.place_of(name)).type != pafs.FileType.NotFound:
                 remove()
 
-        guarded(f"{self.root}/{name}", "cannot be removed", remove_if_there)
+        guarded(self.uri_of(name), "cannot be removed", remove_if_there)
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -113,7 +117,7 @@ class _SpooledFile:
         output = self._output
         if self._is_committed:
             return  # `commit_all` is repeated
-        uri = f"{output.root}/{name}"
+        uri = output.uri_of(name)
         with writing(uri):
             self._spool.seek(0)
         guarded(uri, "cannot be written", lambda: self._upload(output.system, name))
