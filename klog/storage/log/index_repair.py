@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import logging
 import os
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from klog.formats.constants import ENTRY_PREFIX_BYTES, INT64_MAX, MAGIC_V2, MIN_ENTRY_BYTES, TXN_INDEX_VERSION
 from klog.formats.errors import CorruptRecordError
@@ -33,6 +33,16 @@ _HEADER: Final = BATCH_HEADER_TO_LAST_OFFSET_DELTA
 _MAGICS: Final = range(MAGIC_V2 + 1)
 
 
+class KnownBatch(NamedTuple):
+    """What the header of a batch says of its offsets, and the position after it. In magic 0 and 1 the first
+    offset is that of the segment, for the header has only the last one.
+    """
+
+    first_offset: int
+    last_offset: int
+    end: int
+
+
 class IndexedSegment(Protocol):
     """A segment of a log (`LogSegment`), as its indexes are checked and rebuilt."""
 
@@ -40,7 +50,7 @@ class IndexedSegment(Protocol):
     config: TopicConfig
     file: OpenFile
     size: int
-    known_starts: dict[int, int]
+    known_batches: dict[int, KnownBatch]
     indexes_rebuilt: bool
 
     @property
@@ -64,9 +74,9 @@ def checked_start(segment: IndexedSegment, offset: int, *, may_wait: bool) -> in
         position = segment.offset_index.lookup(offset, may_wait=may_wait).position
         if not position:
             return 0
-        first = _first_offset(segment, position, may_wait)
-        if first is not None and first <= offset:
-            segment.known_starts[position] = first
+        batch = _batch_of_entry(segment, position, may_wait)
+        if batch is not None and batch.first_offset <= offset:
+            segment.known_batches[position] = batch
             return position
         if segment.indexes_rebuilt:
             return 0  # the batches themselves are out of order
@@ -76,8 +86,8 @@ def checked_start(segment: IndexedSegment, offset: int, *, may_wait: bool) -> in
         rebuild_indexes(segment, FileKind.OFFSET_INDEX, what)
 
 
-def _first_offset(segment: IndexedSegment, position: int, may_wait: bool) -> int | None:
-    """The first offset of the batch at `position` as far as its header says it; None if none starts there."""
+def _batch_of_entry(segment: IndexedSegment, position: int, may_wait: bool) -> KnownBatch | None:
+    """The batch at `position`; None if none starts there."""
     if not 0 <= position <= segment.size - MIN_ENTRY_BYTES:
         return None
     file = segment.file
@@ -86,12 +96,14 @@ def _first_offset(segment: IndexedSegment, position: int, may_wait: bool) -> int
     if len(header) < size_bytes:
         return None
     fields = _HEADER.unpack(bytes(header).ljust(_HEADER.size, b"\0"))
-    base, follows, magic = fields[0], fields[1], fields[3]
+    base, follows, magic, delta = fields[0], fields[1], fields[3], fields[6]
     end = position + ENTRY_PREFIX_BYTES + follows
     if magic not in _MAGICS or follows < MIN_ENTRY_BYTES - ENTRY_PREFIX_BYTES or end > segment.size:
         return None
     # In magic 0 and 1 the header has the last offset, and old brokers indexed the first.
-    return base if magic == MAGIC_V2 and base >= segment.base_offset else segment.base_offset
+    if magic < MAGIC_V2:
+        return KnownBatch(segment.base_offset, base, end)
+    return KnownBatch(max(base, segment.base_offset), base + delta, end)
 
 
 def require_fitting(segment: IndexedSegment, next_offset: int) -> None:

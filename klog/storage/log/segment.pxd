@@ -20,7 +20,7 @@ cdef class LogSegment:
     cdef public object _first_timestamp
     cdef public bint _has_no_aborted
     cdef public dict _found
-    cdef public dict known_starts
+    cdef public dict known_batches
     cdef public bint indexes_rebuilt
 
     cpdef find(self, long long offset, bint may_wait=*)

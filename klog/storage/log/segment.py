@@ -29,15 +29,14 @@ from klog.storage.log.batch_place import HEADER_BYTES, SMALLEST_HEADER_BYTES, Ba
 from klog.storage.log.batch_run import BatchRun
 from klog.storage.log.cold_reads import read_at
 from klog.storage.log.index_files import OffsetIndexFile, TimeIndexFile, TimestampOffset
-from klog.storage.log.index_repair import checked_largest, checked_start
+from klog.storage.log.index_repair import KnownBatch, checked_largest, checked_start
 from klog.storage.log.open_file import OpenFile, sync_file
 from klog.storage.reading.producer_state import AbortedTxn, pack_aborted, unpack_aborted
 
 INDEX_KINDS: Final = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX)
 _SEEK_BYTES: Final = 4096
 _FOUND_REMEMBERED: Final = 16
-_STARTS_REMEMBERED: Final = 1024
-_NEVER: Final = INT64_MAX + 1
+_BATCHES_REMEMBERED: Final = 1024
 
 
 class LogSegment:
@@ -66,8 +65,8 @@ class LogSegment:
         self._has_no_aborted = False
         # Positions that were found: a high watermark is looked up often and then fetched from.
         self._found: dict[int, BatchPlace] = {}
-        # Positions from the index at which a batch was seen to start, with the batch's first offset.
-        self.known_starts: dict[int, int] = {}
+        # Batches that were seen at positions from the index.
+        self.known_batches: dict[int, KnownBatch] = {}
         self.indexes_rebuilt = False
 
     def path(self, kind: FileKind) -> str:
@@ -317,14 +316,19 @@ class LogSegment:
         Raises `ColdReadError` if the disk is needed and the caller may not wait for it.
         """
         position = self.offset_index.lookup(offset, may_wait=may_wait).position
-        if self.known_starts.get(position, _NEVER) <= offset:
+        known = self.known_batches.get(position)
+        if known is not None and known.first_offset <= offset:
             return position
-        if len(self.known_starts) >= _STARTS_REMEMBERED:
-            self.known_starts.clear()
+        if len(self.known_batches) >= _BATCHES_REMEMBERED:
+            self.known_batches.clear()
         return checked_start(self, offset, may_wait=may_wait)
 
     def _find(self, offset: int, may_wait: bool) -> BatchPlace | None:
         position = self.start_before(offset, may_wait=may_wait)
+        known = self.known_batches.get(position)
+        if known is not None and known.last_offset < offset:
+            # An entry of the index is for a batch's last offset, so the offset is mostly in the next one.
+            position = known.end
         file = self.file
         while position < self.size:
             size_bytes = min(_SEEK_BYTES, self.size - position)
@@ -374,7 +378,7 @@ class LogSegment:
         """
         place = self.find(offset)
         self._found.clear()
-        self.known_starts.clear()
+        self.known_batches.clear()
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self._truncate_aborted(offset)
@@ -422,7 +426,7 @@ class LogSegment:
         self.release()
         self._offset_index = self._time_index = self._max_timestamp = None
         self._found.clear()
-        self.known_starts.clear()
+        self.known_batches.clear()
         return was_active
 
     def release(self) -> None:

@@ -202,6 +202,24 @@ def test_every_offset_is_found_whatever_the_index_holds(tmp_path: Path) -> None:
             assert offsets_of(log.read(offset, BATCH_BYTES * 2, 240))[0] == (first, first + 1)
 
 
+def test_the_batch_of_an_index_entry_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = new_log(tmp_path, {"index.interval.bytes": "0"})
+    fill(log, 4, records=10)
+    segment = log.segments.active
+    places = [segment.batch_at(0)]
+    while len(places) < 4:
+        places.append(segment.batch_at(places[-1].position + places[-1].size))
+    read_from = []
+    pread = os.pread
+    monkeypatch.setattr(os, "pread", lambda file, size, at: (read_from.append(at), pread(file, size, at))[1])
+    # The entry at or before offset 20 is that of offsets 10 to 19.
+    assert segment.find(20) == places[2]
+    assert read_from == [places[1].position, places[2].position]
+    read_from.clear()
+    assert segment.find(25) == places[2]
+    assert read_from == [places[2].position]
+
+
 def test_a_full_disk_under_an_index_is_an_error_not_the_end_of_the_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
