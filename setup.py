@@ -42,7 +42,6 @@ COMPILED_MODULES = (
     "coordinator/transactions/transaction.py",
     "coordinator/transactions/transaction_partition.py",
     "drivers/marker_queues.py",
-    "formats/_records.py",
     "formats/varints.py",
     "kernel/batch_builder.py",
     "kernel/columns.py",

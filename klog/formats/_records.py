@@ -1218,29 +1218,26 @@ def write_GroupMetadataValue_0(version, value):
         if v6 > 32767:
             raise too_long(v6)
     v7 = value["members"]
-    v8 = b""
-    if v7:
-        v10 = []
-        for v9 in v7:
-            v11 = v9["memberId"].encode("utf-8", "surrogatepass")
-            v12 = len(v11)
-            if v12 > 32767:
-                raise too_long(v12)
-            v13 = v9["clientId"].encode("utf-8", "surrogatepass")
-            v14 = len(v13)
-            if v14 > 32767:
-                raise too_long(v14)
-            v15 = v9["clientHost"].encode("utf-8", "surrogatepass")
-            v16 = len(v15)
-            if v16 > 32767:
-                raise too_long(v16)
-            v17 = v9["subscription"]
-            v18 = len(v17)
-            v19 = v9["assignment"]
-            v20 = len(v19)
-            v10 += (_pack_h(v12), v11, _pack_h(v14), v13, _pack_h(v16), v15, _pack_ii(v9["sessionTimeout"], v18), v17, _pack_i(v20), v19,)
-        v8 = b"".join(v10)
-    return b"".join((_pack_hh(version, v2), v1, _pack_ih(value["generation"], v4), v3, _pack_h(v6), v5, _pack_i(len(v7)), v8))
+    v9 = []
+    for v8 in v7:
+        v10 = v8["memberId"].encode("utf-8", "surrogatepass")
+        v11 = len(v10)
+        if v11 > 32767:
+            raise too_long(v11)
+        v12 = v8["clientId"].encode("utf-8", "surrogatepass")
+        v13 = len(v12)
+        if v13 > 32767:
+            raise too_long(v13)
+        v14 = v8["clientHost"].encode("utf-8", "surrogatepass")
+        v15 = len(v14)
+        if v15 > 32767:
+            raise too_long(v15)
+        v16 = v8["subscription"]
+        v17 = len(v16)
+        v18 = v8["assignment"]
+        v19 = len(v18)
+        v9 += (_pack_h(v11), v10, _pack_h(v13), v12, _pack_h(v15), v14, _pack_ii(v8["sessionTimeout"], v17), v16, _pack_i(v19), v18,)
+    return b"".join((_pack_hh(version, v2), v1, _pack_ih(value["generation"], v4), v3, _pack_h(v6), v5, _pack_i(len(v7)), *v9))
 
 
 def write_GroupMetadataValue_1(version, value):
@@ -1263,29 +1260,26 @@ def write_GroupMetadataValue_1(version, value):
         if v6 > 32767:
             raise too_long(v6)
     v7 = value["members"]
-    v8 = b""
-    if v7:
-        v10 = []
-        for v9 in v7:
-            v11 = v9["memberId"].encode("utf-8", "surrogatepass")
-            v12 = len(v11)
-            if v12 > 32767:
-                raise too_long(v12)
-            v13 = v9["clientId"].encode("utf-8", "surrogatepass")
-            v14 = len(v13)
-            if v14 > 32767:
-                raise too_long(v14)
-            v15 = v9["clientHost"].encode("utf-8", "surrogatepass")
-            v16 = len(v15)
-            if v16 > 32767:
-                raise too_long(v16)
-            v17 = v9["subscription"]
-            v18 = len(v17)
-            v19 = v9["assignment"]
-            v20 = len(v19)
-            v10 += (_pack_h(v12), v11, _pack_h(v14), v13, _pack_h(v16), v15, _pack_iii(v9["rebalanceTimeout"], v9["sessionTimeout"], v18), v17, _pack_i(v20), v19,)
-        v8 = b"".join(v10)
-    return b"".join((_pack_hh(version, v2), v1, _pack_ih(value["generation"], v4), v3, _pack_h(v6), v5, _pack_i(len(v7)), v8))
+    v9 = []
+    for v8 in v7:
+        v10 = v8["memberId"].encode("utf-8", "surrogatepass")
+        v11 = len(v10)
+        if v11 > 32767:
+            raise too_long(v11)
+        v12 = v8["clientId"].encode("utf-8", "surrogatepass")
+        v13 = len(v12)
+        if v13 > 32767:
+            raise too_long(v13)
+        v14 = v8["clientHost"].encode("utf-8", "surrogatepass")
+        v15 = len(v14)
+        if v15 > 32767:
+            raise too_long(v15)
+        v16 = v8["subscription"]
+        v17 = len(v16)
+        v18 = v8["assignment"]
+        v19 = len(v18)
+        v9 += (_pack_h(v11), v10, _pack_h(v13), v12, _pack_h(v15), v14, _pack_iii(v8["rebalanceTimeout"], v8["sessionTimeout"], v17), v16, _pack_i(v19), v18,)
+    return b"".join((_pack_hh(version, v2), v1, _pack_ih(value["generation"], v4), v3, _pack_h(v6), v5, _pack_i(len(v7)), *v9))
 
 
 def write_GroupMetadataValue_2(version, value):
@@ -1308,29 +1302,26 @@ def write_GroupMetadataValue_2(version, value):
         if v6 > 32767:
             raise too_long(v6)
     v7 = value["members"]
-    v8 = b""
-    if v7:
-        v10 = []
-        for v9 in v7:
-            v11 = v9["memberId"].encode("utf-8", "surrogatepass")
-            v12 = len(v11)
-            if v12 > 32767:
-                raise too_long(v12)
-            v13 = v9["clientId"].encode("utf-8", "surrogatepass")
-            v14 = len(v13)
-            if v14 > 32767:
-                raise too_long(v14)
-            v15 = v9["clientHost"].encode("utf-8", "surrogatepass")
-            v16 = len(v15)
-            if v16 > 32767:
-                raise too_long(v16)
-            v17 = v9["subscription"]
-            v18 = len(v17)
-            v19 = v9["assignment"]
-            v20 = len(v19)
-            v10 += (_pack_h(v12), v11, _pack_h(v14), v13, _pack_h(v16), v15, _pack_iii(v9["rebalanceTimeout"], v9["sessionTimeout"], v18), v17, _pack_i(v20), v19,)
-        v8 = b"".join(v10)
-    return b"".join((_pack_hh(version, v2), v1, _pack_ih(value["generation"], v4), v3, _pack_h(v6), v5, _pack_qi(value["currentStateTimestamp"], len(v7)), v8))
+    v9 = []
+    for v8 in v7:
+        v10 = v8["memberId"].encode("utf-8", "surrogatepass")
+        v11 = len(v10)
+        if v11 > 32767:
+            raise too_long(v11)
+        v12 = v8["clientId"].encode("utf-8", "surrogatepass")
+        v13 = len(v12)
+        if v13 > 32767:
+            raise too_long(v13)
+        v14 = v8["clientHost"].encode("utf-8", "surrogatepass")
+        v15 = len(v14)
+        if v15 > 32767:
+            raise too_long(v15)
+        v16 = v8["subscription"]
+        v17 = len(v16)
+        v18 = v8["assignment"]
+        v19 = len(v18)
+        v9 += (_pack_h(v11), v10, _pack_h(v13), v12, _pack_h(v15), v14, _pack_iii(v8["rebalanceTimeout"], v8["sessionTimeout"], v17), v16, _pack_i(v19), v18,)
+    return b"".join((_pack_hh(version, v2), v1, _pack_ih(value["generation"], v4), v3, _pack_h(v6), v5, _pack_qi(value["currentStateTimestamp"], len(v7)), *v9))
 
 
 def write_GroupMetadataValue_3(version, value):
@@ -1353,36 +1344,33 @@ def write_GroupMetadataValue_3(version, value):
         if v6 > 32767:
             raise too_long(v6)
     v7 = value["members"]
-    v8 = b""
-    if v7:
-        v10 = []
-        for v9 in v7:
-            v11 = v9["memberId"].encode("utf-8", "surrogatepass")
-            v12 = len(v11)
-            if v12 > 32767:
-                raise too_long(v12)
-            if v9["groupInstanceId"] is None:
-                v13, v14 = b"", -1
-            else:
-                v13 = v9["groupInstanceId"].encode("utf-8", "surrogatepass")
-                v14 = len(v13)
-                if v14 > 32767:
-                    raise too_long(v14)
-            v15 = v9["clientId"].encode("utf-8", "surrogatepass")
-            v16 = len(v15)
-            if v16 > 32767:
-                raise too_long(v16)
-            v17 = v9["clientHost"].encode("utf-8", "surrogatepass")
-            v18 = len(v17)
-            if v18 > 32767:
-                raise too_long(v18)
-            v19 = v9["subscription"]
-            v20 = len(v19)
-            v21 = v9["assignment"]
-            v22 = len(v21)
-            v10 += (_pack_h(v12), v11, _pack_h(v14), v13, _pack_h(v16), v15, _pack_h(v18), v17, _pack_iii(v9["rebalanceTimeout"], v9["sessionTimeout"], v20), v19, _pack_i(v22), v21,)
-        v8 = b"".join(v10)
-    return b"".join((_pack_hh(version, v2), v1, _pack_ih(value["generation"], v4), v3, _pack_h(v6), v5, _pack_qi(value["currentStateTimestamp"], len(v7)), v8))
+    v9 = []
+    for v8 in v7:
+        v10 = v8["memberId"].encode("utf-8", "surrogatepass")
+        v11 = len(v10)
+        if v11 > 32767:
+            raise too_long(v11)
+        if v8["groupInstanceId"] is None:
+            v12, v13 = b"", -1
+        else:
+            v12 = v8["groupInstanceId"].encode("utf-8", "surrogatepass")
+            v13 = len(v12)
+            if v13 > 32767:
+                raise too_long(v13)
+        v14 = v8["clientId"].encode("utf-8", "surrogatepass")
+        v15 = len(v14)
+        if v15 > 32767:
+            raise too_long(v15)
+        v16 = v8["clientHost"].encode("utf-8", "surrogatepass")
+        v17 = len(v16)
+        if v17 > 32767:
+            raise too_long(v17)
+        v18 = v8["subscription"]
+        v19 = len(v18)
+        v20 = v8["assignment"]
+        v21 = len(v20)
+        v9 += (_pack_h(v11), v10, _pack_h(v13), v12, _pack_h(v15), v14, _pack_h(v17), v16, _pack_iii(v8["rebalanceTimeout"], v8["sessionTimeout"], v19), v18, _pack_i(v21), v20,)
+    return b"".join((_pack_hh(version, v2), v1, _pack_ih(value["generation"], v4), v3, _pack_h(v6), v5, _pack_qi(value["currentStateTimestamp"], len(v7)), *v9))
 
 
 def write_GroupMetadataValue_4(version, value):
@@ -1405,36 +1393,33 @@ def write_GroupMetadataValue_4(version, value):
         if v6 > 32767:
             raise too_long(v6)
     v7 = value["members"]
-    v8 = b""
-    if v7:
-        v10 = []
-        for v9 in v7:
-            v11 = v9["memberId"].encode("utf-8", "surrogatepass")
-            v12 = len(v11)
-            if v12 > 32767:
-                raise too_long(v12)
-            if v9["groupInstanceId"] is None:
-                v13, v14 = b"", -1
-            else:
-                v13 = v9["groupInstanceId"].encode("utf-8", "surrogatepass")
-                v14 = len(v13)
-                if v14 > 32767:
-                    raise too_long(v14)
-            v15 = v9["clientId"].encode("utf-8", "surrogatepass")
-            v16 = len(v15)
-            if v16 > 32767:
-                raise too_long(v16)
-            v17 = v9["clientHost"].encode("utf-8", "surrogatepass")
-            v18 = len(v17)
-            if v18 > 32767:
-                raise too_long(v18)
-            v19 = v9["subscription"]
-            v20 = len(v19)
-            v21 = v9["assignment"]
-            v22 = len(v21)
-            v10 += (write_uvarint(v12 + 1), v11, write_uvarint(v14 + 1), v13, write_uvarint(v16 + 1), v15, write_uvarint(v18 + 1), v17, _pack_ii(v9["rebalanceTimeout"], v9["sessionTimeout"]), write_uvarint(v20 + 1), v19, write_uvarint(v22 + 1), v21, b'\x00',)
-        v8 = b"".join(v10)
-    return b"".join((_pack_h(version), write_uvarint(v2 + 1), v1, _pack_i(value["generation"]), write_uvarint(v4 + 1), v3, write_uvarint(v6 + 1), v5, _pack_q(value["currentStateTimestamp"]), write_uvarint(len(v7) + 1), v8, b'\x00'))
+    v9 = []
+    for v8 in v7:
+        v10 = v8["memberId"].encode("utf-8", "surrogatepass")
+        v11 = len(v10)
+        if v11 > 32767:
+            raise too_long(v11)
+        if v8["groupInstanceId"] is None:
+            v12, v13 = b"", -1
+        else:
+            v12 = v8["groupInstanceId"].encode("utf-8", "surrogatepass")
+            v13 = len(v12)
+            if v13 > 32767:
+                raise too_long(v13)
+        v14 = v8["clientId"].encode("utf-8", "surrogatepass")
+        v15 = len(v14)
+        if v15 > 32767:
+            raise too_long(v15)
+        v16 = v8["clientHost"].encode("utf-8", "surrogatepass")
+        v17 = len(v16)
+        if v17 > 32767:
+            raise too_long(v17)
+        v18 = v8["subscription"]
+        v19 = len(v18)
+        v20 = v8["assignment"]
+        v21 = len(v20)
+        v9 += (write_uvarint(v11 + 1), v10, write_uvarint(v13 + 1), v12, write_uvarint(v15 + 1), v14, write_uvarint(v17 + 1), v16, _pack_ii(v8["rebalanceTimeout"], v8["sessionTimeout"]), write_uvarint(v19 + 1), v18, write_uvarint(v21 + 1), v20, b'\x00',)
+    return b"".join((_pack_h(version), write_uvarint(v2 + 1), v1, _pack_i(value["generation"]), write_uvarint(v4 + 1), v3, write_uvarint(v6 + 1), v5, _pack_q(value["currentStateTimestamp"]), write_uvarint(len(v7) + 1), *v9, b'\x00'))
 
 
 def write_ConsumerGroupMetadataValue_0(version, value):
@@ -1468,52 +1453,46 @@ def write_ConsumerGroupMemberMetadataValue_0(version, value):
     if v8 > 32767:
         raise too_long(v8)
     v9 = value["subscribedTopicNames"]
-    v10 = b""
-    if v9:
-        v12 = []
-        for v11 in v9:
-            v13 = v11.encode("utf-8", "surrogatepass")
-            v14 = len(v13)
-            if v14 > 32767:
-                raise too_long(v14)
-            v12 += (write_uvarint(v14 + 1), v13,)
-        v10 = b"".join(v12)
+    v11 = []
+    for v10 in v9:
+        v12 = v10.encode("utf-8", "surrogatepass")
+        v13 = len(v12)
+        if v13 > 32767:
+            raise too_long(v13)
+        v11 += (write_uvarint(v13 + 1), v12,)
     if value["subscribedTopicRegex"] is None:
-        v15, v16 = b"", -1
+        v14, v15 = b"", -1
     else:
-        v15 = value["subscribedTopicRegex"].encode("utf-8", "surrogatepass")
-        v16 = len(v15)
-        if v16 > 32767:
-            raise too_long(v16)
+        v14 = value["subscribedTopicRegex"].encode("utf-8", "surrogatepass")
+        v15 = len(v14)
+        if v15 > 32767:
+            raise too_long(v15)
     if value["serverAssignor"] is None:
-        v17, v18 = b"", -1
+        v16, v17 = b"", -1
     else:
-        v17 = value["serverAssignor"].encode("utf-8", "surrogatepass")
-        v18 = len(v17)
-        if v18 > 32767:
-            raise too_long(v18)
-    v19 = []
+        v16 = value["serverAssignor"].encode("utf-8", "surrogatepass")
+        v17 = len(v16)
+        if v17 > 32767:
+            raise too_long(v17)
+    v18 = []
     if "classicMemberMetadata" in value:
-        v20 = value["classicMemberMetadata"]
-        if v20 is None:
-            v21 = _pack_b(0)
+        v19 = value["classicMemberMetadata"]
+        if v19 is None:
+            v20 = _pack_b(0)
         else:
-            v22 = v20["supportedProtocols"]
-            v23 = b""
-            if v22:
-                v25 = []
-                for v24 in v22:
-                    v26 = v24["name"].encode("utf-8", "surrogatepass")
-                    v27 = len(v26)
-                    if v27 > 32767:
-                        raise too_long(v27)
-                    v28 = v24["metadata"]
-                    v29 = len(v28)
-                    v25 += (write_uvarint(v27 + 1), v26, write_uvarint(v29 + 1), v28, b'\x00',)
-                v23 = b"".join(v25)
-            v21 = b"".join((_pack_bi(1, v20["sessionTimeoutMs"]), write_uvarint(len(v22) + 1), v23, b'\x00'))
-        v19.append((0, v21))
-    return b"".join((_pack_h(version), write_uvarint(v2 + 1), v1, write_uvarint(v4 + 1), v3, write_uvarint(v6 + 1), v5, write_uvarint(v8 + 1), v7, write_uvarint(len(v9) + 1), v10, write_uvarint(v16 + 1), v15, _pack_i(value["rebalanceTimeoutMs"]), write_uvarint(v18 + 1), v17, tagged_fields(v19)))
+            v21 = v19["supportedProtocols"]
+            v23 = []
+            for v22 in v21:
+                v24 = v22["name"].encode("utf-8", "surrogatepass")
+                v25 = len(v24)
+                if v25 > 32767:
+                    raise too_long(v25)
+                v26 = v22["metadata"]
+                v27 = len(v26)
+                v23 += (write_uvarint(v25 + 1), v24, write_uvarint(v27 + 1), v26, b'\x00',)
+            v20 = b"".join((_pack_bi(1, v19["sessionTimeoutMs"]), write_uvarint(len(v21) + 1), *v23, b'\x00'))
+        v18.append((0, v20))
+    return b"".join((_pack_h(version), write_uvarint(v2 + 1), v1, write_uvarint(v4 + 1), v3, write_uvarint(v6 + 1), v5, write_uvarint(v8 + 1), v7, write_uvarint(len(v9) + 1), *v11, write_uvarint(v15 + 1), v14, _pack_i(value["rebalanceTimeoutMs"]), write_uvarint(v17 + 1), v16, tagged_fields(v18)))
 
 
 def write_ConsumerGroupTargetAssignmentMetadataValue_0(version, value):
@@ -1522,58 +1501,37 @@ def write_ConsumerGroupTargetAssignmentMetadataValue_0(version, value):
 
 def write_ConsumerGroupTargetAssignmentMemberValue_0(version, value):
     v1 = value["topicPartitions"]
-    v2 = b""
-    if v1:
-        v4 = []
-        for v3 in v1:
-            v5 = v3["partitions"]
-            v6 = b""
-            if v5:
-                v6 = pack(f">{len(v5)}i", *v5)
-            v4 += (_pack_16s(uuid_bytes(v3["topicId"])), write_uvarint(len(v5) + 1), v6, b'\x00',)
-        v2 = b"".join(v4)
-    return b"".join((_pack_h(version), write_uvarint(len(v1) + 1), v2, b'\x00'))
+    v3 = []
+    for v2 in v1:
+        v4 = v2["partitions"]
+        v3 += (_pack_16s(uuid_bytes(v2["topicId"])), write_uvarint(len(v4) + 1), pack(f">{len(v4)}i", *v4), b'\x00',)
+    return b"".join((_pack_h(version), write_uvarint(len(v1) + 1), *v3, b'\x00'))
 
 
 def write_ConsumerGroupCurrentMemberAssignmentValue_0(version, value):
     v1 = value["assignedPartitions"]
-    v2 = b""
-    if v1:
-        v4 = []
-        for v3 in v1:
-            v5 = v3["partitions"]
-            v6 = b""
-            if v5:
-                v6 = pack(f">{len(v5)}i", *v5)
-            v4 += (_pack_16s(uuid_bytes(v3["topicId"])), write_uvarint(len(v5) + 1), v6, b'\x00',)
-        v2 = b"".join(v4)
-    v7 = value["partitionsPendingRevocation"]
-    v8 = b""
-    if v7:
-        v10 = []
-        for v9 in v7:
-            v11 = v9["partitions"]
-            v12 = b""
-            if v11:
-                v12 = pack(f">{len(v11)}i", *v11)
-            v10 += (_pack_16s(uuid_bytes(v9["topicId"])), write_uvarint(len(v11) + 1), v12, b'\x00',)
-        v8 = b"".join(v10)
-    return b"".join((_pack_hiib(version, value["memberEpoch"], value["previousMemberEpoch"], value["state"]), write_uvarint(len(v1) + 1), v2, write_uvarint(len(v7) + 1), v8, b'\x00'))
+    v3 = []
+    for v2 in v1:
+        v4 = v2["partitions"]
+        v3 += (_pack_16s(uuid_bytes(v2["topicId"])), write_uvarint(len(v4) + 1), pack(f">{len(v4)}i", *v4), b'\x00',)
+    v5 = value["partitionsPendingRevocation"]
+    v7 = []
+    for v6 in v5:
+        v8 = v6["partitions"]
+        v7 += (_pack_16s(uuid_bytes(v6["topicId"])), write_uvarint(len(v8) + 1), pack(f">{len(v8)}i", *v8), b'\x00',)
+    return b"".join((_pack_hiib(version, value["memberEpoch"], value["previousMemberEpoch"], value["state"]), write_uvarint(len(v1) + 1), *v3, write_uvarint(len(v5) + 1), *v7, b'\x00'))
 
 
 def write_ConsumerGroupRegularExpressionValue_0(version, value):
     v1 = value["topics"]
-    v2 = b""
-    if v1:
-        v4 = []
-        for v3 in v1:
-            v5 = v3.encode("utf-8", "surrogatepass")
-            v6 = len(v5)
-            if v6 > 32767:
-                raise too_long(v6)
-            v4 += (write_uvarint(v6 + 1), v5,)
-        v2 = b"".join(v4)
-    return b"".join((_pack_h(version), write_uvarint(len(v1) + 1), v2, _pack_qqx(value["metadataVersion"], value["timestamp"])))
+    v3 = []
+    for v2 in v1:
+        v4 = v2.encode("utf-8", "surrogatepass")
+        v5 = len(v4)
+        if v5 > 32767:
+            raise too_long(v5)
+        v3 += (write_uvarint(v5 + 1), v4,)
+    return b"".join((_pack_h(version), write_uvarint(len(v1) + 1), *v3, _pack_qqx(value["metadataVersion"], value["timestamp"])))
 
 
 def write_TransactionLogKey_0(version, value):
@@ -1586,49 +1544,37 @@ def write_TransactionLogKey_0(version, value):
 
 def write_TransactionLogValue_0(version, value):
     v1 = value["transactionPartitions"]
-    v2 = b""
-    if v1:
-        v4 = []
-        for v3 in v1:
-            v5 = v3["topic"].encode("utf-8", "surrogatepass")
-            v6 = len(v5)
-            if v6 > 32767:
-                raise too_long(v6)
-            v7 = v3["partitionIds"]
-            v8 = b""
-            if v7:
-                v8 = pack(f">{len(v7)}i", *v7)
-            v4 += (_pack_h(v6), v5, _pack_i(len(v7)), v8,)
-        v2 = b"".join(v4)
-    return _pack_hqhibi(version, value["producerId"], value["producerEpoch"], value["transactionTimeoutMs"], value["transactionStatus"], (-1 if v1 is None else len(v1))) + v2 + _pack_qq(value["transactionLastUpdateTimestampMs"], value["transactionStartTimestampMs"])
+    v3 = []
+    for v2 in (v1 or ()):
+        v4 = v2["topic"].encode("utf-8", "surrogatepass")
+        v5 = len(v4)
+        if v5 > 32767:
+            raise too_long(v5)
+        v6 = v2["partitionIds"]
+        v3 += (_pack_h(v5), v4, pack(f">i{len(v6)}i", len(v6), *v6),)
+    return b"".join((_pack_hqhibi(version, value["producerId"], value["producerEpoch"], value["transactionTimeoutMs"], value["transactionStatus"], (-1 if v1 is None else len(v1))), *v3, _pack_qq(value["transactionLastUpdateTimestampMs"], value["transactionStartTimestampMs"])))
 
 
 def write_TransactionLogValue_1(version, value):
     v1 = value["transactionPartitions"]
-    v2 = b""
-    if v1:
-        v4 = []
-        for v3 in v1:
-            v5 = v3["topic"].encode("utf-8", "surrogatepass")
-            v6 = len(v5)
-            if v6 > 32767:
-                raise too_long(v6)
-            v7 = v3["partitionIds"]
-            v8 = b""
-            if v7:
-                v8 = pack(f">{len(v7)}i", *v7)
-            v4 += (write_uvarint(v6 + 1), v5, write_uvarint(len(v7) + 1), v8, b'\x00',)
-        v2 = b"".join(v4)
-    v9 = []
+    v3 = []
+    for v2 in (v1 or ()):
+        v4 = v2["topic"].encode("utf-8", "surrogatepass")
+        v5 = len(v4)
+        if v5 > 32767:
+            raise too_long(v5)
+        v6 = v2["partitionIds"]
+        v3 += (write_uvarint(v5 + 1), v4, write_uvarint(len(v6) + 1), pack(f">{len(v6)}i", *v6), b'\x00',)
+    v7 = []
     if "previousProducerId" in value:
-        v9.append((0, _pack_q(value["previousProducerId"])))
+        v7.append((0, _pack_q(value["previousProducerId"])))
     if "nextProducerId" in value:
-        v9.append((1, _pack_q(value["nextProducerId"])))
+        v7.append((1, _pack_q(value["nextProducerId"])))
     if "clientTransactionVersion" in value:
-        v9.append((2, _pack_h(value["clientTransactionVersion"])))
+        v7.append((2, _pack_h(value["clientTransactionVersion"])))
     if "nextProducerEpoch" in value:
-        v9.append((3, _pack_h(value["nextProducerEpoch"])))
-    return b"".join((_pack_hqhib(version, value["producerId"], value["producerEpoch"], value["transactionTimeoutMs"], value["transactionStatus"]), write_uvarint((-1 if v1 is None else len(v1)) + 1), v2, _pack_qq(value["transactionLastUpdateTimestampMs"], value["transactionStartTimestampMs"]), tagged_fields(v9)))
+        v7.append((3, _pack_h(value["nextProducerEpoch"])))
+    return b"".join((_pack_hqhib(version, value["producerId"], value["producerEpoch"], value["transactionTimeoutMs"], value["transactionStatus"]), write_uvarint((-1 if v1 is None else len(v1)) + 1), *v3, _pack_qq(value["transactionLastUpdateTimestampMs"], value["transactionStartTimestampMs"]), tagged_fields(v7)))
 
 
 READERS = {

@@ -101,7 +101,7 @@ VALUES: Final[dict[str, c.Construct | Versioned]] = {
     "KRAFT_VERSION": KRaftVersion,
     "KRAFT_VOTERS": Voters,
 }
-ControlRecord: Final = Keyed(ControlKey, lambda key: VALUES.get(str(key.type), c.GreedyBytes), VALUES)
+ControlRecord: Final = Keyed(ControlKey, lambda key: VALUES.get(str(key["type"]), c.GreedyBytes), VALUES)
 
 
 def parse(key: Bytes, value: Bytes | None) -> KeyValue:

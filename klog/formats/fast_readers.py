@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 from typing import ClassVar, Final, TypeAlias
 
 import construct as c
@@ -18,6 +19,7 @@ from klog.formats import binary, names
 from klog.formats import primitives as p
 from klog.formats import structures as s
 from klog.formats.function_source import FunctionSource
+from klog.formats.packed import INT16
 from klog.formats.values import Bytes, Value
 
 Reader: TypeAlias = Callable[[bytes, int], tuple[Value, int]]
@@ -54,6 +56,33 @@ def reader(definition: c.Construct) -> Reader:
     ReaderSource(source).add("read", definition)
     found: Reader = source.function("read")
     return found
+
+
+class _ByVersion(dict[int, Reader]):
+    """The readers of the versions of a message, each made when it is needed first."""
+
+    def __init__(self, definition: s.Versioned) -> None:
+        super().__init__()
+        self._definition = definition
+
+    def __missing__(self, version: int) -> Reader:
+        if version not in self._definition.versions:
+            raise ValueError
+        found = self[version] = reader(self._definition.versions[version])
+        return found
+
+    def read(self, data: bytes, position: int) -> tuple[Value, int]:
+        """The version with its fields."""
+        (version,) = INT16.unpack_from(data, position)
+        value, end = self[version](data, position + INT16.size)
+        value["version"] = version
+        return value, end
+
+
+@cache
+def reader_of(definition: c.Construct) -> Reader:
+    """The reader of a definition, or of a version and its fields."""
+    return _ByVersion(definition).read if isinstance(definition, s.Versioned) else reader(definition)
 
 
 def plain(con: c.Construct) -> c.Construct:

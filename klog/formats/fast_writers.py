@@ -22,7 +22,7 @@ _MANY_PIECES: Final = 4  # so many are joined faster than added
 
 
 class Part(NamedTuple):
-    """A part of what is written: a value, with its code of `struct` if it has a fixed size, else bytes."""
+    """A part of what is written: a value with its code of `struct`, or bytes; after a `*` several of them."""
 
     value: str
     code: str = ""
@@ -66,7 +66,8 @@ class WriterSource:
 
     def _joined(self, parts: Sequence[Part]) -> str:
         pieces = self._pieces(parts)
-        return " + ".join(pieces) if len(pieces) < _MANY_PIECES else f'b"".join(({", ".join(pieces)}))'
+        few = len(pieces) < _MANY_PIECES and not any(piece.startswith("*") for piece in pieces)
+        return " + ".join(pieces) if few else f'b"".join(({", ".join(pieces)}))'
 
     def _parts(self, con: c.Construct, value: str) -> list[Part]:
         con = plain(con)
@@ -115,17 +116,19 @@ class WriterSource:
 
     def _array(self, con: p.SizedArray, value: str) -> list[Part]:
         raw, item = self.source.new(value), plain(con.subcon)
-        items = self.source.new('b""')
-        with self.source.block(f"if {raw}"):
-            if isinstance(item, c.FormatField):
-                self.source.add(f'{items} = pack(f">{{len({raw})}}{fixed(item)}", *{raw})')
-            else:
-                each, pieces = self.source.new(), self.source.new("[]")
-                with self.source.block(f"for {each} in {raw}"):
-                    self.source.add(f"{pieces} += ({', '.join(self._pieces(self._parts(item, each)))},)")
-                self.source.add(f'{items} = b"".join({pieces})')
-        count = f"(-1 if {raw} is None else len({raw}))" if con.null else f"len({raw})"
-        return [self._length(con.length, count), Part(items)]
+        items = f"({raw} or ())" if con.null else raw
+        length = self._length(
+            con.length, f"(-1 if {raw} is None else len({raw}))" if con.null else f"len({raw})"
+        )
+        if isinstance(item, c.FormatField):
+            many = f"{{len({items})}}{fixed(item)}"
+            if length.code:
+                return [Part(f'pack(f">{length.code}{many}", {length.value}, *{items})')]
+            return [length, Part(f'pack(f">{many}", *{items})')]
+        each, pieces = self.source.new(), self.source.new("[]")
+        with self.source.block(f"for {each} in {items}"):
+            self.source.add(f"{pieces} += ({', '.join(self._pieces(self._parts(item, each)))},)")
+        return [length, Part(f"*{pieces}")]
 
     def _tagged(self, con: s.TaggedFields, value: str) -> list[Part]:
         if not con.known:

@@ -59,7 +59,7 @@ VALUES: Final[dict[int, Versioned]] = {
     ),
 }
 ShareGroupRecord: Final = Keyed(
-    Key, lambda key: VALUES[key.version], {"0 ShareSnapshot": VALUES[0], "1 ShareUpdate": VALUES[1]}
+    Key, lambda key: VALUES[key["version"]], {"0 ShareSnapshot": VALUES[0], "1 ShareUpdate": VALUES[1]}
 )
 
 

@@ -6,6 +6,7 @@ written in version 0.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final, NamedTuple
 
 from klog.coordinator.transactions.values import NO_TIMESTAMP, Producer, TransactionState
@@ -19,6 +20,7 @@ _VALUE_VERSION: Final = 0
 
 _KEY: Final = RecordFields("TransactionLogKey")
 _VALUE: Final = RecordFields("TransactionLogValue")
+_WRITE_VALUE: Final = _VALUE.writers[_VALUE_VERSION]
 
 # The states that a record may have: an id that is dead has no record, and fencing is over when it is written.
 _STATES: Final = {
@@ -54,24 +56,30 @@ def transaction_key(transactional_id: str) -> bytes:
 
 def transaction_value(record: TransactionRecord) -> bytes:
     """The value of a record: partitions in the order of their names. Raises `FormatError`."""
-    producer, partitions = record.producer, record.partitions
-    by_topic: dict[str, list[int]] = {}
-    for topic, number in sorted(partitions) if len(partitions) > 1 else partitions:
-        by_topic.setdefault(topic, []).append(number)
+    producer = record.producer
     is_empty = record.state is TransactionState.EMPTY
-    if is_empty and partitions:
+    if is_empty and record.partitions:
         raise FormatError("an empty transaction has partitions")
-    topics = [{"topic": topic, "partitionIds": numbers} for topic, numbers in by_topic.items()]
     fields = {
         "producerId": producer.producer_id,
         "producerEpoch": producer.epoch,
         "transactionTimeoutMs": record.timeout_ms,
         "transactionStatus": record.state.number,
-        "transactionPartitions": None if is_empty else topics,
+        "transactionPartitions": None if is_empty else _topics(record.partitions),
         "transactionLastUpdateTimestampMs": record.last_update_ms,
         "transactionStartTimestampMs": record.start_ms,
     }
-    return _VALUE.write(_VALUE_VERSION, fields)
+    return _WRITE_VALUE(_VALUE_VERSION, fields)
+
+
+def _topics(partitions: Collection[TopicPartition]) -> list[dict[str, object]]:
+    if len(partitions) == 1:  # as in most transactions
+        ((topic, number),) = partitions
+        return [{"topic": topic, "partitionIds": (number,)}]
+    by_topic: dict[str, list[int]] = {}
+    for topic, number in sorted(partitions):
+        by_topic.setdefault(topic, []).append(number)
+    return [{"topic": topic, "partitionIds": numbers} for topic, numbers in by_topic.items()]
 
 
 # -- reading -------------------------------------------------------------------------------------------------

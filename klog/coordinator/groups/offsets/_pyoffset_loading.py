@@ -5,21 +5,21 @@ This is the plain form of `_offset_loading.pyx`; tests hold the two equal.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from klog.formats import fixed_fields
 from klog.formats.checksums import Bytes
-from klog.formats.constants import COMMIT_GROUP_POSITION, COMMIT_KEY_VERSION, COMMIT_VALUE_VERSION
-from klog.formats.packed import INT16, INT32, INT64
+from klog.formats.constants import COMMIT_KEY_VERSION, COMMIT_VALUE_VERSION
+from klog.formats.errors import FormatError
+from klog.formats.record_fields import RecordFields, version_of
 from klog.kernel.columns import RecordTable
 
 IMPLEMENTATION: Final = "python"
 
 _KEY_VERSIONS: Final = range(COMMIT_KEY_VERSION + 1)
-_VALUE_HEAD: Final = fixed_fields.run("OffsetCommitValue.3").through("leaderEpoch")
+_KEY: Final = RecordFields("GroupKey")
+_VALUE: Final = RecordFields("OffsetCommitValue")
 _NO_TIMESTAMP: Final = -1
 
 
@@ -68,17 +68,17 @@ class OffsetLoader:
                     key = _span(view, records.key_start[number], records.key_size[number])
                     value = _span(view, records.value_start[number], records.value_size[number])
                     self._load_one(key, value, records.offset[number])
-                except (_UnusualError, struct.error):
+                except (_UnusualError, FormatError):
                     break
                 number += 1
         return number
 
     def _load_one(self, key: bytes | None, value: bytes | None, at: int) -> None:
-        if key is None or INT16.unpack_from(key)[0] not in _KEY_VERSIONS:
+        if key is None or version_of(key) not in _KEY_VERSIONS:
             raise _UnusualError
-        group_id, position = _text(key, COMMIT_GROUP_POSITION)
-        topic, position = _text(key, position)
-        partition = (topic, INT32.unpack_from(key, position)[0])
+        named = _KEY.read(key)
+        group_id, partition = named["group"], (named["topic"], named["partition"])
+        _require_ascii(group_id, partition[0])
         new = None if value is None else _stored(value, at)
         partition = self._partitions.setdefault(partition, partition)
         stored = self._stored_of(group_id)
@@ -96,18 +96,21 @@ def _span(view: memoryview, start: int, size: int) -> bytes | None:
     return bytes(view[start : start + size])
 
 
-def _text(data: bytes, position: int) -> tuple[str, int]:
-    size = INT16.unpack_from(data, position)[0]
-    text = data[position + 2 : position + 2 + max(size, 0)]
-    if size != len(text) or not text.isascii():
+def _require_ascii(*texts: str) -> None:
+    if not all(map(str.isascii, texts)):
         raise _UnusualError
-    return text.decode(), position + 2 + size
 
 
 def _stored(value: bytes, at: int) -> StoredOffset:
-    version, offset, leader_epoch = _VALUE_HEAD.unpack_from(value)
-    if version != COMMIT_VALUE_VERSION:
+    if version_of(value) != COMMIT_VALUE_VERSION:
         raise _UnusualError
-    metadata, position = _text(value, _VALUE_HEAD.size)
-    committed_ms = INT64.unpack_from(value, position)[0]
-    return StoredOffset(offset, leader_epoch, metadata, committed_ms, _NO_TIMESTAMP, at)
+    fields = _VALUE.read(value)
+    _require_ascii(fields["metadata"])
+    return StoredOffset(
+        fields["offset"],
+        fields["leaderEpoch"],
+        fields["metadata"],
+        fields["commitTimestamp"],
+        _NO_TIMESTAMP,
+        at,
+    )
