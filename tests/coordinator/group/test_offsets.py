@@ -98,6 +98,61 @@ def test_offsets_of_a_transaction_that_could_not_be_written_do_not_count(offsets
     assert fetched(offsets) == FetchedOffset()
 
 
+@pytest.mark.parametrize("is_written_first", [True, False])
+def test_a_commit_that_fails_takes_no_other_with_it(offsets, is_written_first: bool) -> None:
+    """Another producer epoch's request may come late, and be refused when the first is written or before."""
+    first, late = {A: commit(8)}, {A: commit(6)}
+    offsets.begin_transactional(PRODUCER, first)
+    if is_written_first:
+        offsets.written_transactional(PRODUCER, first, 81)
+    offsets.begin_transactional(PRODUCER, late)
+    offsets.failed_transactional(PRODUCER, late)
+    if not is_written_first:
+        offsets.written_transactional(PRODUCER, first, 81)
+    assert fetched(offsets, require_stable=True).error is ErrorCode.UNSTABLE_OFFSET_COMMIT
+    offsets.complete(PRODUCER, committed=True)
+    assert fetched(offsets, require_stable=True).offset == 8
+
+
+def test_a_plain_commit_that_fails_takes_no_other_with_it(offsets) -> None:
+    first, second = {A: commit(5)}, {A: commit(6)}
+    offsets.begin(first)
+    offsets.begin(second)
+    offsets.failed(second)
+    assert fetched(offsets, require_stable=True).error is ErrorCode.UNSTABLE_OFFSET_COMMIT
+    offsets.written(first, 10)
+    assert fetched(offsets, require_stable=True).offset == 5
+
+
+def test_of_two_equal_commits_each_counts_once(offsets) -> None:
+    first, second = {A: commit(5)}, {A: commit(5)}
+    offsets.begin(first)
+    offsets.begin(second)
+    offsets.failed(second)
+    assert fetched(offsets, require_stable=True).error is ErrorCode.UNSTABLE_OFFSET_COMMIT
+    offsets.failed(first)
+    assert fetched(offsets, require_stable=True) == FetchedOffset()
+
+
+def test_of_two_offsets_in_a_transaction_the_later_in_the_log_counts(offsets) -> None:
+    first, second = {A: commit(5)}, {A: commit(6)}
+    offsets.begin_transactional(PRODUCER, first)
+    offsets.begin_transactional(PRODUCER, second)
+    offsets.written_transactional(PRODUCER, second, 11)
+    offsets.written_transactional(PRODUCER, first, 10)
+    offsets.complete(PRODUCER, committed=True)
+    assert fetched(offsets).offset == 6
+
+
+def test_a_commit_that_is_removed_while_it_is_written_does_not_come_back(offsets) -> None:
+    first, second = {A: commit(5)}, {A: commit(6)}
+    offsets.begin(first)
+    offsets.remove([A])
+    offsets.begin(second)
+    offsets.written(first, 10)
+    assert fetched(offsets) == FetchedOffset()
+
+
 def test_offsets_are_removed_wherever_they_are(offsets) -> None:
     stored(offsets, A)
     offsets.begin({B: commit(1)})

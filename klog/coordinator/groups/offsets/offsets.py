@@ -24,16 +24,69 @@ from klog.protocol.error_codes import ErrorCode
 
 _UNSTABLE: Final = FetchedOffset(error=ErrorCode.UNSTABLE_OFFSET_COMMIT)
 _UNKNOWN: Final = FetchedOffset()
-_NOT_WRITTEN: Final = -1
 
 Commits = Mapping[PartitionKey, CommittedOffset]
 
 
 class _Pending(NamedTuple):
-    """An offset of an open transaction, and the offset of its record's batch (-1: not written yet)."""
+    """An offset of an open transaction, and the offset of its record's batch."""
 
     commit: CommittedOffset
     written_at: int
+
+
+class _InFlight:
+    """The commits that are being written. One that fails takes no other of its partition with it."""
+
+    def __init__(self) -> None:
+        self._commits: dict[PartitionKey, list[CommittedOffset]] = {}
+
+    def __len__(self) -> int:
+        return len(self._commits)
+
+    def __contains__(self, key: PartitionKey) -> bool:
+        return key in self._commits
+
+    def add(self, commits: Commits) -> None:
+        for key, commit in commits.items():
+            self._commits.setdefault(key, []).append(commit)
+
+    def take(self, key: PartitionKey, commit: CommittedOffset) -> bool:
+        """Remove this commit. False if it is not there any more."""
+        waiting = self._commits.get(key, [])
+        # Another commit may be equal: two requests are two commits.
+        for index, each in enumerate(waiting):
+            if each is commit:
+                del waiting[index]
+                if not waiting:
+                    del self._commits[key]
+                return True
+        return False
+
+    def forget(self, key: PartitionKey) -> None:
+        self._commits.pop(key, None)
+
+    def clear(self) -> None:
+        self._commits.clear()
+
+
+class _Transaction:
+    """The offsets of one producer's open transaction."""
+
+    def __init__(self) -> None:
+        self.in_flight = _InFlight()
+        self.written: dict[PartitionKey, _Pending] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.in_flight or self.written)
+
+    def __contains__(self, key: PartitionKey) -> bool:
+        return key in self.written or key in self.in_flight
+
+    def forget(self, key: PartitionKey) -> None:
+        self.in_flight.forget(key)
+        self.written.pop(key, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +104,9 @@ class GroupOffsets:
 
     def __init__(self) -> None:
         self._stored: dict[PartitionKey, StoredOffset] = {}
-        # The newest commit of each partition that is being written.
-        self._in_flight: dict[PartitionKey, CommittedOffset] = {}
+        self._in_flight = _InFlight()
         # By producer id, until its transaction ends.
-        self._transactional: dict[int, dict[PartitionKey, _Pending]] = {}
+        self._transactional: dict[int, _Transaction] = {}
 
     @property
     def count(self) -> int:
@@ -74,20 +126,18 @@ class GroupOffsets:
 
     def begin(self, commits: Commits) -> None:
         """The records of these commits are being written."""
-        self._in_flight.update(commits)
+        self._in_flight.add(commits)
 
     def written(self, commits: Commits, batch_offset: int) -> None:
         """The records are replicated; their batch is at `batch_offset`."""
         for key, commit in commits.items():
-            if key in self._in_flight:
+            if self._in_flight.take(key, commit):
                 self._store(key, StoredOffset(*commit, batch_offset))
-        self.failed(commits)
 
     def failed(self, commits: Commits) -> None:
-        """These commits are no longer being written."""
+        """The records of these commits could not be written."""
         for key, commit in commits.items():
-            if self._in_flight.get(key) is commit:
-                del self._in_flight[key]
+            self._in_flight.take(key, commit)
 
     def _store(self, key: PartitionKey, new: StoredOffset) -> None:
         old = self._stored.get(key)
@@ -114,29 +164,28 @@ class GroupOffsets:
 
     def begin_transactional(self, producer_id: int, commits: Commits) -> None:
         """The records of these commits of an open transaction are being written."""
-        pending = self._transactional.setdefault(producer_id, {})
-        for key, commit in commits.items():
-            pending[key] = _Pending(commit, _NOT_WRITTEN)
+        self._transaction(producer_id).in_flight.add(commits)
 
     def written_transactional(self, producer_id: int, commits: Commits, batch_offset: int) -> None:
         """The records are replicated. They count when the transaction is committed."""
-        pending = self._transactional.get(producer_id)
-        if pending is None:
-            return  # the transaction has ended meanwhile
+        transaction = self._transactional.get(producer_id)
+        if transaction is None:
+            return  # it has ended meanwhile
         for key, commit in commits.items():
-            known = pending.get(key)
-            if known is not None and known.commit is commit:
-                pending[key] = _Pending(commit, batch_offset)
+            if transaction.in_flight.take(key, commit):
+                known = transaction.written.get(key)
+                if known is None or known.written_at < batch_offset:
+                    transaction.written[key] = _Pending(commit, batch_offset)
 
     def failed_transactional(self, producer_id: int, commits: Commits) -> None:
-        """The records could not be written."""
-        pending = self._transactional.get(producer_id, {})
+        """The records could not be written. What was written before stays a part of the transaction."""
+        transaction = self._transactional.get(producer_id)
+        if transaction is None:
+            return
         for key, commit in commits.items():
-            known = pending.get(key)
-            if known is not None and known.commit is commit:
-                del pending[key]
-        if not pending:
-            self._transactional.pop(producer_id, None)
+            transaction.in_flight.take(key, commit)
+        if transaction.is_empty:
+            del self._transactional[producer_id]
 
     @property
     def open_producers(self) -> Iterable[int]:
@@ -145,11 +194,16 @@ class GroupOffsets:
 
     def complete(self, producer_id: int, *, committed: bool) -> None:
         """A transaction has ended: its commits count, or are dropped."""
-        pending = self._transactional.pop(producer_id, {})
-        if committed:
-            for key, (commit, written_at) in pending.items():
-                if written_at != _NOT_WRITTEN:
-                    self._store(key, StoredOffset(*commit, written_at))
+        transaction = self._transactional.pop(producer_id, None)
+        if transaction is not None and committed:
+            for key, (commit, written_at) in transaction.written.items():
+                self._store(key, StoredOffset(*commit, written_at))
+
+    def _transaction(self, producer_id: int) -> _Transaction:
+        found = self._transactional.get(producer_id)
+        if found is None:
+            found = self._transactional[producer_id] = _Transaction()
+        return found
 
     # -- loading ---------------------------------------------------------------------------------------------
 
@@ -164,14 +218,14 @@ class GroupOffsets:
         if producer_id is None:
             self._stored[key] = StoredOffset(*commit, batch_offset)
         else:
-            self._transactional.setdefault(producer_id, {})[key] = _Pending(commit, batch_offset)
+            self._transaction(producer_id).written[key] = _Pending(commit, batch_offset)
 
     def load_removal(self, key: PartitionKey, producer_id: int | None) -> None:
         """Take from the log that an offset was removed."""
         if producer_id is None:
             self._stored.pop(key, None)
-        else:
-            self._transactional.get(producer_id, {}).pop(key, None)
+        elif producer_id in self._transactional:
+            self._transactional[producer_id].forget(key)
 
     # -- reading ---------------------------------------------------------------------------------------------
 
@@ -197,7 +251,7 @@ class GroupOffsets:
         return FetchedOffset(stored.offset, stored.leader_epoch, stored.metadata)
 
     def _is_pending(self, key: PartitionKey) -> bool:
-        return key in self._in_flight or any(key in pending for pending in self._transactional.values())
+        return key in self._in_flight or any(key in each for each in self._transactional.values())
 
     # -- removal ---------------------------------------------------------------------------------------------
 
@@ -205,12 +259,12 @@ class GroupOffsets:
         """Forget offsets, also those that are about to be committed; those that were committed."""
         removed = []
         for key in keys:
-            self._in_flight.pop(key, None)
-            for pending in self._transactional.values():
-                pending.pop(key, None)
+            self._in_flight.forget(key)
+            for transaction in self._transactional.values():
+                transaction.forget(key)
             if self._stored.pop(key, None) is not None:
                 removed.append(key)
-        self._transactional = {each: pending for each, pending in self._transactional.items() if pending}
+        self._transactional = {id_: each for id_, each in self._transactional.items() if not each.is_empty}
         return removed
 
     def remove_all(self) -> list[PartitionKey]:
