@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 from klog.cluster_metadata.model import Cluster
-from klog.formats.errors import KlogError, UsageError
+from klog.formats.errors import KlogError, StorageError, UsageError
 
 OnProblem: TypeAlias = Callable[[KlogError], None]
 """Is told what cannot be read; reading goes on without it. Without one the error is raised."""
@@ -15,7 +15,8 @@ OnProblem: TypeAlias = Callable[[KlogError], None]
 class Reading(NamedTuple):
     """A cluster, the kind of form that it was read from, and what else there is to know, in sentences.
 
-    `details` say what was read, `notes` what may be missing. A live source says which brokers run.
+    `details` say what was read, `notes` what may be missing. A live source says which brokers run. `users`
+    are directories that a process is using, with its name.
     """
 
     cluster: Cluster
@@ -23,6 +24,7 @@ class Reading(NamedTuple):
     notes: tuple[str, ...] = ()
     details: tuple[str, ...] = ()
     is_live: bool = False
+    users: tuple[tuple[str, str], ...] = ()
 
 
 class Held(NamedTuple):
@@ -38,7 +40,13 @@ def raise_problem(error: KlogError) -> None:
 
 
 def require_stopped(reading: Reading) -> None:
-    """Refuses a live source with brokers that run. Raises UsageError."""
+    """Refuses brokers that run, and directories in use. Raises UsageError, StorageError."""
+    for directory, user in reading.users:
+        raise StorageError(
+            f"{user} is using this directory, and may change the metadata",
+            file=directory,
+            cure="stop all nodes of the cluster first",
+        )
     if reading.is_live and reading.cluster.brokers:
         ids = ", ".join(map(str, sorted(reading.cluster.brokers)))
         raise UsageError(f"brokers are running: {ids}", cure="stop all brokers of the cluster first")

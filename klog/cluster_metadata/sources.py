@@ -89,7 +89,10 @@ def _read_path(path: str, on_problem: OnProblem) -> Reading:
 def _read_directories(directories: Sequence[str], on_problem: OnProblem) -> Reading:
     """Directories of KRaft nodes, or those of the snapshots and logs of one ZooKeeper server."""
     if all(is_kraft_directory(each) for each in directories):
-        return kraft_form.read(directories, on_problem)
+        users = tuple((each, user) for each in directories if (user := holder_of(each)) is not None)
+        reading = kraft_form.read(directories, on_problem)
+        notes = (f"{user} is using {each}: it may write more" for each, user in users)
+        return reading._replace(notes=(*reading.notes, *notes), users=users)
     if all(zookeeper_form.is_zookeeper_directory(each) for each in directories):
         return zookeeper_form.read(directories, on_problem)
     raise MissingInputError(

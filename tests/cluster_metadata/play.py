@@ -97,6 +97,10 @@ class Play:
         """A share group has taken some records."""
         assert len(self.shared(_SHARED_AT_FIRST)) == _SHARED_AT_FIRST
 
+    def require_share_group_goes_on(self) -> None:
+        """It gets no record a second time."""
+        assert self.shared(1) == [f"{_SHARED_AT_FIRST}"]
+
     def seen(self) -> Before:
         """What clients see of a cluster that has no transaction under way."""
         return Before(

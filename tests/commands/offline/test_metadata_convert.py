@@ -156,6 +156,23 @@ def of_partitions(path: Path, *names: str) -> Path:
     return file
 
 
+def test_the_directory_of_a_controller_that_runs_is_shown_but_not_converted(
+    klog: Run, tmp_path: Path
+) -> None:
+    source = Path(shutil.copytree(LOGS, tmp_path / "source"))
+    with held(HOLD, source / ".lock"):
+        shown = klog("metadata", "show", source)
+        assert (shown.code, f"is using {source}: it may write more" in shown.err) == (0, True), shown
+        for place in (["-c", properties(tmp_path, tmp_path / "new")], [tmp_path / "tree", "--to", "tree"]):
+            refused = klog("metadata", "convert", source, *place, "--yes")
+            assert (refused.code, "is using this directory, and may change the metadata" in refused.err) == (
+                1,
+                True,
+            )
+    assert not (tmp_path / "new").exists()
+    assert not (tmp_path / "tree").exists()
+
+
 def test_old_message_formats_are_shown_with_what_they_need_and_refused_for_kafka_4(
     klog: Run, of_kafka_0_8: tuple[Path, Path], tmp_path: Path
 ) -> None:
