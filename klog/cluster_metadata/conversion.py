@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -13,8 +14,11 @@ from klog.cluster_metadata import json_form, kraft_conversion, tree_output, zook
 from klog.cluster_metadata.conversion_plan import Plan, Step, Target
 from klog.cluster_metadata.forms import Reading, require_secrets, require_stopped
 from klog.cluster_metadata.kraft_layout import identity
+from klog.cluster_metadata.sources import zookeeper_address
+from klog.cluster_metadata.translated_files import TranslatedFile, translated, with_files
 from klog.cluster_metadata.tree_plan import tree_plan
 from klog.cluster_metadata.without_kraft import cluster_without_kraft
+from klog.config.zookeeper_properties import to_zookeeper
 from klog.formats.errors import StorageError, UsageError
 from klog.metadata.embedded import FILE_NAME, EmbeddedStore
 from klog.storage.files.directory_lock import locked
@@ -44,8 +48,8 @@ def plan(reading: Reading, form: Form, target: Target) -> Plan:
 
 def _place(target: Target, what: str) -> str:
     """The target of a form that has one file or directory."""
-    if target.configs or target.metadata_version is not None or target.features:
-        raise UsageError("--config, --metadata-version and --feature are for --to kraft")
+    if target.metadata_version is not None or target.features:
+        raise UsageError("--metadata-version and --feature are for --to kraft")
     if target.place is None:
         raise UsageError(f"name {what} to write to, after the source")
     return target.place
@@ -54,6 +58,8 @@ def _place(target: Target, what: str) -> str:
 def _plan_json(reading: Reading, target: Target) -> Plan:
     """A new file. Its owner alone may read it, because it has the secrets."""
     path = _place(target, "the file")
+    if target.configs:
+        raise UsageError("--config has no meaning with --to json")
     if os.path.isdir(path) or (os.path.exists(path) and size_bytes(path)):
         raise StorageError("is there already; nothing was changed", file=path, cure="name a new file")
 
@@ -99,11 +105,20 @@ def _plan_tree(reading: Reading, target: Target) -> Plan:
             with atomic_output(path) as file:
                 file.write(read_whole(os.path.join(scratch, FILE_NAME)))
 
-    return replace(tree_plan(path, "klog's own tree", cluster, write, left_out), places=(directory,))
+    tree = replace(tree_plan(path, "klog's own tree", cluster, write, left_out), places=(directory,))
+    return with_files(tree, _translated_back(target, ".klog", ""))
 
 
 def _plan_zookeeper(reading: Reading, target: Target) -> Plan:
-    return zookeeper_conversion.plan(reading, _place(target, "the address of a ZooKeeper"))
+    place = _place(target, "the address of a ZooKeeper")
+    files = _translated_back(target, ".zookeeper", zookeeper_address(place))
+    return with_files(zookeeper_conversion.plan(reading, place), files)
+
+
+def _translated_back(target: Target, suffix: str, zookeeper_connect: str) -> list[TranslatedFile]:
+    """The properties files of KRaft nodes, for brokers without it."""
+    back = partial(to_zookeeper, zookeeper_connect=zookeeper_connect)
+    return [translated(each, each + suffix, back) for each in target.configs]
 
 
 PLANNERS: Final[Mapping[Form, Planner]] = {

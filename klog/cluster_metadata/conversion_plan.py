@@ -9,11 +9,16 @@ from typing import NamedTuple
 from klog.cluster_metadata.consistency import Problem
 from klog.cluster_metadata.log_sizes import LogSize
 from klog.cluster_metadata.model import Cluster
+from klog.config.kraft_properties import KRaftNode
+from klog.config.properties_draft import Change
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where to write, and how: a file, directory or address, or the properties files of KRaft nodes."""
+    """Where to write, and how: a file, directory or address, or the properties files of KRaft nodes.
+
+    `node` says of a file for ZooKeeper what it does not say itself.
+    """
 
     now_ms: int
     random_bytes: Callable[[int], bytes]
@@ -21,6 +26,14 @@ class Target:
     configs: tuple[str, ...] = ()
     metadata_version: str | None = None
     features: Mapping[str, int] = field(default_factory=dict)
+    node: KRaftNode = field(default_factory=KRaftNode)
+
+
+class ConfigChange(NamedTuple):
+    """What becomes of a config of a properties file."""
+
+    file: str
+    change: Change
 
 
 class Step(NamedTuple):
@@ -37,7 +50,8 @@ class Plan:
     """What is written, changed on the way, and lost; what is wrong; and the writing itself.
 
     `written` is the cluster as it will be read from each of the `places`. `logs` are the log directories of
-    the nodes, which stay as they are; `look_again` says after the writing what is wrong in them.
+    the nodes, which stay as they are; `look_again` says after the writing what is wrong there. `configs` are
+    the changes in properties files that are translated.
     """
 
     steps: tuple[Step, ...]
@@ -47,6 +61,7 @@ class Plan:
     changes: tuple[str, ...] = ()
     problems: tuple[Problem, ...] = ()
     logs: tuple[LogSize, ...] = ()
+    configs: tuple[ConfigChange, ...] = ()
     places: tuple[str, ...] = ()
     look_again: Callable[[], Iterable[Problem]] = tuple
 

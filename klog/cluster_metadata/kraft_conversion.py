@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
-from klog.cluster_metadata import kraft_output, kraft_properties, kraft_records
+from klog.cluster_metadata import kraft_output, kraft_records, node_properties
 from klog.cluster_metadata.consistency import Problem, problems_of
 from klog.cluster_metadata.conversion_plan import Plan, Step, Target
 from klog.cluster_metadata.directory_check import Scan, replica_problems, scan
@@ -20,7 +20,7 @@ from klog.cluster_metadata.kraft_snapshot import KRAFT_VERSION_OF_VOTERS
 from klog.cluster_metadata.log_sizes import LogSize, log_size, partitions_by_directory
 from klog.cluster_metadata.metadata_versions import LATEST, level_of
 from klog.cluster_metadata.model import METADATA_VERSION, Cluster
-from klog.config.password_encoder import SECRET
+from klog.cluster_metadata.translated_files import with_files
 from klog.formats.errors import StorageError, UsageError
 from klog.formats.names import FileKind
 from klog.storage.files.directory_lock import holder_of
@@ -38,8 +38,8 @@ def plan(reading: Reading, target: Target) -> Plan:
         )
     require_secrets(reading.cluster)
     require_stopped(reading)
-    nodes = [kraft_properties.read(file) for file in target.configs]
-    layout = kraft_properties.layout_of(nodes, target.random_bytes)
+    nodes = [node_properties.read(file, target.node) for file in target.configs]
+    layout = node_properties.layout_of(nodes, target.random_bytes)
     level = level_of(target.metadata_version or LATEST)
     scans = {node.node_id: scan(_present(node)) for node in layout.nodes if node.is_broker}
     found, changes = prepared(
@@ -47,7 +47,7 @@ def plan(reading: Reading, target: Target) -> Plan:
         layout,
         {broker: each.replicas for broker, each in scans.items()},
         {**target.features, METADATA_VERSION: level},
-        next((secret for each in nodes if (secret := each.text(SECRET))), None),
+        next((each.password_secret for each in nodes if each.password_secret), None),
         target.random_bytes,
     )
     held, losses = kraft_records.held(found)
@@ -55,7 +55,7 @@ def plan(reading: Reading, target: Target) -> Plan:
     _require_no_holder(layout)
     snapshot = kraft_output.snapshot_of(held, layout, target.now_ms)
     controllers = tuple(node.metadata_directory for node in layout.nodes if node.is_controller)
-    return Plan(
+    plan = Plan(
         tuple(_steps(held, layout, scans, sum(map(len, snapshot)))),
         partial(kraft_output.write, held, layout, now_ms=target.now_ms, snapshot=snapshot),
         _read_back(held, layout),
@@ -63,9 +63,10 @@ def plan(reading: Reading, target: Target) -> Plan:
         changes,
         tuple(_problems(held, scans)),
         tuple(_logs(scans, looks_for_old=level >= KAFKA_4)),
-        controllers,
-        partial(_problems_after, held, layout),
+        places=controllers,
+        look_again=partial(_problems_after, held, layout),
     )
+    return with_files(plan, [each.translation for each in nodes if each.translation])
 
 
 def _read_back(cluster: Cluster, layout: Layout) -> Cluster:

@@ -13,7 +13,6 @@ from klog.client.admin import Resource, ResourceType
 from klog.cluster_metadata.directory_check import Replica
 from klog.cluster_metadata.kraft_layout import Layout, Node, Role
 from klog.cluster_metadata.kraft_preparation import Prepared, prepared
-from klog.cluster_metadata.kraft_properties import layout_of, read
 from klog.cluster_metadata.metadata_versions import LATEST, LEVELS, features_at, level_of, name_of
 from klog.cluster_metadata.model import (
     METADATA_VERSION,
@@ -26,6 +25,7 @@ from klog.cluster_metadata.model import (
     Voter,
     VoterEndpoint,
 )
+from klog.cluster_metadata.node_properties import layout_of, read
 from klog.config.password_encoder import PasswordEncoder
 from klog.formats.errors import UsageError
 from klog.formats.names import TopicPartition
@@ -234,7 +234,7 @@ def test_voters_of_a_dynamic_quorum_are_the_controllers(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("texts", "message"),
     [
-        (["node.id=1\nlog.dirs=/a\n"], "has no process.roles"),
+        (["node.id=1\nlog.dirs=/a\n"], "--voters names the controllers"),
         (["process.roles=admin\nnode.id=1\nlog.dirs=/a\n"], "process.roles=admin is not valid"),
         (["process.roles=broker\nlog.dirs=/a\n"], r"node.id=\(not set\) is not valid"),
         (["process.roles=broker\nnode.id=1\n"], "sets neither log.dirs nor metadata.log.dir"),

@@ -49,7 +49,8 @@ def convert(
     ),
     config: list[str] | None = optional(
         None,
-        "The properties file of a KRaft node whose directories are here; again for each node.",
+        "The properties file of a node whose directories are here; again for each node. One for ZooKeeper is"
+        " translated into FILE.kraft; with --to zookeeper or tree, one of KRaft is translated back.",
         "--config",
         "-c",
         metavar="FILE",
@@ -63,6 +64,13 @@ def convert(
     feature: list[str] | None = optional(
         None, "Another feature's level, as for kafka-storage.", metavar="NAME=LEVEL"
     ),
+    roles: str | None = optional(
+        None, "For a file of a broker with ZooKeeper: broker, controller or both.", metavar="ROLE,..."
+    ),
+    node_id: int | None = optional(None, "The node's id, if such a file has none.", least=0, metavar="ID"),
+    voters: str | None = optional(
+        None, "For such a file: all controllers, as controller.quorum.voters has them."
+    ),
     convert_segments: bool = flag(
         "Convert partitions with segments in message format 0 or 1 first, as klog convert --all does."
     ),
@@ -74,7 +82,8 @@ def convert(
     All nodes must be stopped. For KRaft, name the properties files with which the new nodes will start:
     process.roles, node.id, log.dirs, metadata.log.dir and the controllers' quorum are read from them.
     Directories may hold a broker's logs, which stay; the old meta.properties is kept as
-    meta.properties.zookeeper. The command shows what it will write, how much, and what cannot go, and asks;
+    meta.properties.zookeeper. A server.properties for ZooKeeper is translated beside the old file, as by klog
+    metadata properties. The command shows what it will write, how much, and what cannot go, and asks;
     without a terminal it needs --yes. Problems stop it, and so do segments in message format 0 or 1, which
     Kafka 4 does not read. A directory that has KRaft metadata is refused. At the end the command reads back
     what it wrote and compares it with the source and the log directories; the exit code is 1 if anything is
@@ -83,6 +92,8 @@ def convert(
     Examples:
 
     klog metadata convert zk1:2181 --to kraft --config server.properties --dry-run
+
+    klog metadata convert zk1:2181 --config server.properties --roles broker,controller --voters 0@kafka:9093
 
     klog metadata convert /var/lib/zookeeper --to kraft --metadata-version 4.0 --config controller.properties
     --config broker.properties
@@ -96,7 +107,9 @@ def convert(
     from klog.cluster_metadata.conversion_plan import Target
     from klog.cluster_metadata.sources import read_source
     from klog.commands.offline.metadata_convert_output import differing, outcomes, show, show_differing
+    from klog.commands.offline.metadata_properties import roles_of
     from klog.commands.offline.old_segments import conversions, convert_old, require_space
+    from klog.config.kraft_properties import KRaftNode
 
     reading = read.read(source)
     plan = conversion.plan(
@@ -109,6 +122,7 @@ def convert(
             configs=tuple(config or ()),
             metadata_version=metadata_version,
             features=_features(feature or ()),
+            node=KRaftNode(roles_of(roles), node_id, voters),
         ),
     )
     old = conversions(plan.logs)

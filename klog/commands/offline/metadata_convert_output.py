@@ -33,6 +33,9 @@ def show(plan: Plan, old: Sequence[Conversion]) -> None:
             print_line(f"old format: {segments} of {human_bytes(each.old_bytes)} in {each.directory}")
     for needs in old:
         print_line(f"to convert: {needs.directory}: {_needs(needs)}")
+    configs = [f"config: {each.name} {each.outcome} in {file}: {each.text}" for file, each in plan.configs]
+    for line in _first(configs):
+        print_line(line)
     for line in _first([f"change: {each}" for each in plan.changes]):
         print_line(line)
     for line in _first([f"cannot go: {each}" for each in plan.losses]):
@@ -96,6 +99,8 @@ def outcomes(plan: Plan, old: Sequence[Conversion], *, dry_run: bool) -> Iterato
             bytes=needs.converted_bytes,
             ms=round(needs.seconds * 1000),
         )
+    for file, config in plan.configs:
+        yield _row("config", file, f"{config.name}: {config.text}", str(config.outcome))
     for change in plan.changes:
         yield _row("change", None, change, "changed")
     for loss in plan.losses:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -12,11 +12,10 @@ import typer
 from klog.commands.shared.messages import print_line
 from klog.commands.shared.option_sets import optional
 from klog.commands.shared.output import OutputOptions
-from klog.formats.errors import FormatError, KlogError, StorageError, UsageError
+from klog.formats.errors import UsageError
 
 if TYPE_CHECKING:
-    from klog.config.properties_draft import Translation
-    from klog.formats.java_properties import PropertyLine
+    from klog.cluster_metadata.translated_files import Translate
 
 _ROLES: Final = ("broker", "controller")
 
@@ -58,23 +57,23 @@ def properties(
 
     klog metadata properties kraft.properties --to zookeeper --write server.properties
     """
+    from klog.cluster_metadata.translated_files import translated
     from klog.config.kraft_properties import KRaftNode, to_kraft
     from klog.config.zookeeper_properties import to_zookeeper
 
-    lines = _lines(file)
-    try:
-        if to is Target.KRAFT:
+    if to is Target.KRAFT:
+        _refuse(to, zookeeper_connect=zookeeper_connect)
+        translate: Translate = partial(to_kraft, node=KRaftNode(roles_of(roles), node_id, voters))
+    else:
+        _refuse(to, roles=roles, node_id=node_id, voters=voters)
+        if to is Target.KLOG:
             _refuse(to, zookeeper_connect=zookeeper_connect)
-            found = to_kraft(lines, KRaftNode(_roles(roles), node_id, voters))
-        else:
-            _refuse(to, roles=roles, node_id=node_id, voters=voters)
-            if to is Target.KLOG:
-                _refuse(to, zookeeper_connect=zookeeper_connect)
-            found = to_zookeeper(lines, "" if to is Target.KLOG else zookeeper_connect)
-    except KlogError as error:
-        raise error.at(file) from None
+        connect = "" if to is Target.KLOG else zookeeper_connect
+        translate = partial(to_zookeeper, zookeeper_connect=connect)
+    translation = translated(file, str(write), translate)
+    found = translation.translation
     if write is not None:
-        _write(found, file, write)
+        translation.write()
     output.show(
         [{"config": each.name, "change": str(each.outcome), "reason": each.text} for each in found.changes]
     )
@@ -84,19 +83,8 @@ def properties(
         raise typer.Exit(1)
 
 
-def _lines(file: str) -> tuple[PropertyLine, ...]:
-    from klog.formats.java_properties import config_entries, parse
-    from klog.storage.files.files import read_whole
-
-    data = read_whole(file)
-    try:
-        config_entries(data)
-        return parse(data)
-    except FormatError as error:
-        raise error.at(file) from None
-
-
-def _roles(text: str | None) -> tuple[str, ...]:
+def roles_of(text: str | None) -> tuple[str, ...]:
+    """The roles that `--roles` names. Raises UsageError."""
     found = tuple(each.strip() for each in (text or "broker").split(","))
     if len(set(found)) < len(found) or not set(found) <= set(_ROLES):
         raise UsageError(f"--roles {text} is not known", cure="broker, controller, or broker,controller")
@@ -107,17 +95,3 @@ def _refuse(to: Target, **options: object) -> None:
     given = next((name for name, value in options.items() if value is not None), None)
     if given is not None:
         raise UsageError(f"--{given.replace('_', '-')} has no meaning with --to {to}")
-
-
-def _write(found: Translation, source: str, target: Path) -> None:
-    """Writes the new file with the mode of the old one, which may hold secrets."""
-    from klog.formats.java_properties import build
-    from klog.storage.files.files import storage_error, write_atomically
-
-    if target.exists():
-        raise StorageError("exists already", file=str(target), cure="name a new file")
-    try:
-        os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, os.stat(source).st_mode & 0o777))
-    except OSError as error:
-        raise storage_error("cannot be written", str(target), error) from error
-    write_atomically(target, build(found.lines))

@@ -252,6 +252,78 @@ def test_problems_stop_the_conversion_unless_it_is_to_go_on(klog: Run, tmp_path:
     assert klog(*command, *GO_ON).code == 0
 
 
+def of_zookeeper(path: Path, logs: Path) -> Path:
+    """The properties of a broker with ZooKeeper on these directories."""
+    file = path / "server.properties"
+    file.write_text(f"# mine\nbroker.id=1\nzookeeper.connect=zk:2181\nlog.dirs={logs}\npassword.x=hush\n")
+    file.chmod(0o600)
+    return file
+
+
+def test_the_properties_of_a_broker_with_zookeeper_are_translated_beside_the_old_file(
+    klog: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "logs" / "t-0").mkdir(parents=True)
+    file = of_zookeeper(tmp_path, tmp_path / "logs")
+    old, new = file.read_text(), tmp_path / "server.properties.kraft"
+    command = ["metadata", "convert", of_partitions(tmp_path, "t-0"), "-c", file]
+    combined = [*command, "--roles", "broker,controller", "--voters", "1@h:9093"]
+    shown = klog(*combined, "--dry-run")
+    assert shown.code == 0, shown.err
+    assert f"config: broker.id renamed in {file}: it is node.id\n" in shown.out
+    assert "hush" not in shown.out
+    assert not new.exists()
+    done = klog(*combined, "--yes", "-o", "json")
+    assert done.code == 0, done.err
+    assert {"kind": "config", "where": str(file), "result": "dropped"}.items() <= next(
+        each.items() for each in json.loads(done.out) if each["what"].startswith("zookeeper.connect: ")
+    )
+    by_hand = tmp_path / "by-hand.properties"
+    words = ("--roles", "broker,controller", "--voters", "1@h:9093", "--write")
+    assert klog("metadata", "properties", file, *words, by_hand).code == 0
+    assert new.read_bytes() == by_hand.read_bytes()
+    assert (file.read_text(), stat.S_IMODE(new.stat().st_mode)) == (old, 0o600)
+    assert "no problems" in klog("metadata", "check", tmp_path / "logs").out
+
+
+def test_what_a_person_has_to_decide_in_the_properties_stops_the_conversion(
+    klog: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "logs" / "t-0").mkdir(parents=True)
+    file = of_zookeeper(tmp_path, tmp_path / "logs")
+    command = ["metadata", "convert", of_partitions(tmp_path, "t-0"), "-c", file]
+    before = files(tmp_path)
+    refused = klog(*command, "--yes")
+    assert (refused.code, "--voters names the controllers" in refused.err) == (2, True)
+    file.write_text(file.read_text() + "authorizer.class.name=kafka.security.authorizer.AclAuthorizer\n")
+    before = files(tmp_path)
+    refused = klog(*command, "--roles", "broker,controller", "--voters", "1@h:9093", "--yes")
+    assert refused.code == 1
+    assert f"problem: {file}: super.users is to be decided: brokers" in refused.err
+    assert files(tmp_path) == before
+
+
+def test_a_translation_does_not_replace_another_file(klog: Run, tmp_path: Path) -> None:
+    (tmp_path / "logs" / "t-0").mkdir(parents=True)
+    file = of_zookeeper(tmp_path, tmp_path / "logs")
+    (tmp_path / "server.properties.kraft").write_text("mine")
+    command = ["metadata", "convert", of_partitions(tmp_path, "t-0"), "-c", file, "--voters", "1@h:9093"]
+    for words in ((), ("--ignore-problems",)):
+        refused = klog(*command, "--roles", "broker,controller", "--yes", *words)
+        assert (refused.code, "exists already" in refused.err) == (1, True)
+    assert (tmp_path / "server.properties.kraft").read_text() == "mine"
+    assert not (tmp_path / "logs" / "meta.properties").exists()
+
+
+def test_properties_of_kraft_are_translated_back_for_a_tree_of_klog(klog: Run, tmp_path: Path) -> None:
+    file = properties(tmp_path, tmp_path / "new")
+    done = klog("metadata", "convert", LOGS, tmp_path / "new", "--to", "tree", "-c", file, "--yes")
+    assert done.code == 0, done.err
+    assert f"config: process.roles dropped in {file}" in done.out
+    assert "broker.id=1\n" in (tmp_path / "server.properties.klog").read_text()
+    assert "process.roles" in file.read_text()
+
+
 @pytest.mark.kafka
 def test_what_is_written_to_zookeeper_is_what_the_source_has(klog: Run, tmp_path: Path) -> None:
     with ZooKeeperServer(tmp_path / "zookeeper") as zookeeper:

@@ -1,4 +1,6 @@
-"""Reads from properties files of KRaft nodes where their directories are, and who votes.
+"""Reads from properties files of nodes where their directories are, and who votes.
+
+Those of brokers with ZooKeeper are translated first.
 
 Rules: Kafka's documentation of process.roles, node.id, log.dirs, metadata.log.dir, controller.quorum.voters
 and controller.quorum.bootstrap.servers (KIP-853). Other configs are not looked at.
@@ -9,14 +11,20 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from klog.cluster_metadata.kraft_layout import Layout, Node, Role, with_directory_ids
 from klog.cluster_metadata.model import SupportedVersions, Voter, VoterEndpoint
-from klog.formats import java_properties
-from klog.formats.errors import FormatError, UsageError
-from klog.storage.files.files import read_small
+from klog.cluster_metadata.translated_files import TranslatedFile, read_lines, translated
+from klog.config.kraft_properties import KRaftNode, to_kraft
+from klog.config.password_encoder import SECRET
+from klog.config.properties_draft import is_of_kraft
+from klog.formats.errors import UsageError
+from klog.formats.java_properties import entries
 
+KRAFT_SUFFIX: Final = ".kraft"
+"""Ends the name of a translated file."""
 _STATIC: Final = "controller.quorum.voters"
 _DYNAMIC: Final = "controller.quorum.bootstrap.servers"
 # What controllers since 3.9 say when they register.
@@ -25,7 +33,10 @@ _KRAFT_VERSIONS: Final = SupportedVersions(0, 1)
 
 @dataclass(frozen=True, slots=True)
 class NodeProperties:
-    """What a properties file says. A broker's and a controller's may name the same node."""
+    """What a properties file says. A broker's and a controller's may name the same node.
+
+    `translation` is set if the file is for ZooKeeper; then the other values are those of its translation.
+    """
 
     file: str
     texts: Mapping[str, str]
@@ -33,30 +44,31 @@ class NodeProperties:
     roles: frozenset[Role]
     log_dirs: tuple[str, ...]
     metadata_directory: str
+    password_secret: str | None = None
+    translation: TranslatedFile | None = None
 
     def text(self, name: str) -> str:
         """A config's text; empty if it is not set."""
         return self.texts.get(name, "").strip()
 
 
-def read(file: str) -> NodeProperties:
-    """What one file says. Raises StorageError, `FormatError`, UsageError."""
-    try:
-        texts = java_properties.config_entries(read_small(file))
-    except FormatError as error:
-        raise error.at(file) from None
-    roles = texts.get("process.roles", "")
-    if not roles.strip():
-        raise UsageError(
-            "has no process.roles: it is not for a node of KRaft",
-            file=file,
-            cure="klog metadata properties FILE makes one of a broker with ZooKeeper",
-        )
+def read(file: str, node: KRaftNode | None = None) -> NodeProperties:
+    """What one file says. One for ZooKeeper is translated for `node`.
+
+    Raises StorageError, `FormatError`, UsageError.
+    """
+    old = texts = entries(read_lines(file))
+    translation = None
+    if not is_of_kraft(texts):
+        translation = translated(file, file + KRAFT_SUFFIX, partial(to_kraft, node=node or KRaftNode()))
+        texts = entries(translation.translation.lines)
+    roles = texts["process.roles"]
     unknown = [word for word in _words(roles) if word not in list(Role)]
     number = texts.get("node.id", texts.get("broker.id", "")).strip()
     if unknown or not number.isdecimal():
         wrong = f"process.roles={roles}" if unknown else f"node.id={number or '(not set)'}"
-        raise UsageError(f"{wrong} is not valid", file=file)
+        cure = "--node-id gives the id of a broker that had generated it" if translation else None
+        raise UsageError(f"{wrong} is not valid", file=file, cure=cure)
     log_dirs = _words(texts.get("log.dirs", "")) or _words(texts.get("log.dir", ""))
     metadata = texts.get("metadata.log.dir", "").strip() or next(iter(log_dirs), "")
     if not metadata:
@@ -68,6 +80,8 @@ def read(file: str) -> NodeProperties:
         frozenset(map(Role, _words(roles))),
         tuple(map(os.path.abspath, log_dirs)),
         os.path.abspath(metadata),
+        old.get(SECRET, "").strip() or None,
+        translation,
     )
 
 
@@ -115,7 +129,8 @@ def _voters(found: Sequence[NodeProperties], nodes: Sequence[Node]) -> dict[int,
         return {}
     without = next((each for each in found if not each.text(_DYNAMIC)), None)
     if without is not None:
-        raise UsageError(f"sets neither {_STATIC} nor {_DYNAMIC}", file=without.file)
+        cure = "--voters names the controllers" if without.translation else None
+        raise UsageError(f"sets neither {_STATIC} nor {_DYNAMIC}", file=without.file, cure=cure)
     ids = {node.node_id: node.directories[node.metadata_directory] for node in nodes}
     return {
         node_id: Voter(ids[node_id], (_endpoint(each),), _KRAFT_VERSIONS)
