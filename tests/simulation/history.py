@@ -19,8 +19,9 @@ from tests.simulation.log_content import LogContent, RecordId, key_of
 
 NO_EPOCH = -1
 
-IsCommitted = Callable[[int], bool | None]
-"""Whether a client's record counts: it is not in a transaction, or in one that commits; None: unknown."""
+IsCommitted = Callable[[int, int], bool | None]
+"""Whether a client's record counts, in a partition that has lost records so often: it is not in a
+transaction, or in one that commits; None: unknown."""
 
 
 @dataclass(slots=True)
@@ -57,7 +58,7 @@ class Committed:
     behind: set[int] = field(default_factory=set)
     # Whether records are deleted by retention.
     has_retention: bool = False
-    is_committed: IsCommitted = lambda _record_id: True
+    is_committed: IsCommitted = lambda _record_id, _losses: True
     # The offsets of the records of each key, in their order.
     _of_key: dict[object, list[int]] = field(default_factory=dict)
     # Offsets whose key had a later record that was committed and is lost: a replica may have been cleaned
@@ -139,7 +140,7 @@ class Committed:
 
     def may_lack(self, offset: int, record_id: RecordId) -> bool:
         """Whether cleaning may leave out a record: it is aborted, or its key has a later one that counts."""
-        if isinstance(record_id, int) and record_id >= 0 and not self.is_committed(record_id):
+        if isinstance(record_id, int) and record_id >= 0 and not self.is_committed(record_id, self.losses):
             return True
         key = key_of(record_id)
         if key is None:
@@ -150,7 +151,7 @@ class Committed:
 
     def _counts(self, offset: int) -> bool:
         record_id = self.records[offset - self.start] if offset >= self.start else None
-        return not isinstance(record_id, int) or self.is_committed(record_id) is not False
+        return not isinstance(record_id, int) or self.is_committed(record_id, self.losses) is not False
 
 
 @dataclass(slots=True)
@@ -204,7 +205,7 @@ class History:
         content.update(log)
         start, high, end = log.log_start_offset, log.high_watermark, log.log_end_offset
         if model.is_excused:
-            model.begin_again(end)
+            model.begin_again(high)
         if end >= model.end:
             model.behind.discard(broker_id)
         if not model.losses and not model.has_retention:

@@ -72,12 +72,16 @@ class Outcomes:
         attempt.records.add(record_id)
         self._of_record[record_id] = attempt
 
-    def is_committed(self, record_id: int) -> bool | None:
-        """Whether a record counts: it is not in a transaction, or in one that is committed; None: unknown."""
+    def is_committed(self, record_id: int, losses: int) -> bool | None:
+        """Whether a record counts: it is not in a transaction, or in one that is committed; None: unknown.
+
+        A partition that has lost records (`losses`) may have lost markers, too. Then the marker of the
+        producer's next transaction ends this one.
+        """
         attempt = self._of_record.get(record_id)
         if attempt is None:
             return True
-        return None if attempt.is_excused else attempt.outcome
+        return None if losses or attempt.is_excused else attempt.outcome
 
     def may_repeat(self, record_id: int) -> bool:
         """Whether a log may take a record for one that the producer wrote before: a coordinator that has lost

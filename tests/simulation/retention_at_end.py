@@ -35,15 +35,15 @@ def check_retention(world: World) -> None:
     for broker in world.brokers.values():
         broker.wall_ahead_ms += _LATER_MS
     _go_on(world, RETENTION_MS + _REACHES_FOLLOWERS_MS)
+    if _kept_longer(world) or any(_segment_below_start(each.log) for _, _, each in _replicas(world)):
+        # A preferred leader was elected just now, and its followers learned late where it begins.
+        _go_on(world, _REACHES_FOLLOWERS_MS + RETENTION_MS)
     for broker_id, key, partition in _replicas(world):
         who = f"b{broker_id}: {key}"
         _check_log(world, partition.log, who)
         # Otherwise a marker has come, which is young.
         if ends.get(partition.log) == partition.log.log_end_offset:
             _check_age(world, partition.log, who)
-    if _kept_longer(world):
-        # A preferred leader was elected just now, and has not answered its followers yet.
-        _go_on(world, _REACHES_FOLLOWERS_MS)
     assert not _kept_longer(world), _kept_longer(world)
 
 
@@ -76,9 +76,7 @@ def _check_log(world: World, log: PartitionLog, who: str) -> None:
     config, start = log.config, log.log_start_offset
     for offset in world.deletions.get(log, ()):
         assert start >= offset, f"{who} begins at {start}: DeleteRecords had deleted what is below {offset}"
-    if len(log.segments) > 1:
-        first_end = log.segments.end_of(0, log.log_end_offset)
-        assert first_end > start, f"{who} has the segment up to {first_end}, and begins at {start}"
+    assert not _segment_below_start(log), f"{who} has a segment that ends where it begins, at {start}"
     sizes_bytes = [segment.size for segment in log.segments]
     if config.delete and config.retention_bytes >= 0 and len(sizes_bytes) > 1:
         newer_bytes = sum(sizes_bytes[1:])
@@ -86,6 +84,11 @@ def _check_log(world: World, log: PartitionLog, who: str) -> None:
             f"{who} has {newer_bytes} bytes after its first segment, but retention.bytes is"
             f" {config.retention_bytes}"
         )
+
+
+def _segment_below_start(log: PartitionLog) -> bool:
+    """Whether the first segment has no record that may be read."""
+    return len(log.segments) > 1 and log.segments.end_of(0, log.log_end_offset) <= log.log_start_offset
 
 
 def _check_age(world: World, log: PartitionLog, who: str) -> None:
