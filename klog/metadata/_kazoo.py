@@ -24,6 +24,7 @@ from klog.metadata.store import (
     Create,
     Delete,
     MultiResult,
+    Node,
     NodeStat,
     Operation,
     OperationResult,
@@ -52,6 +53,25 @@ SESSION_STATES = {
 
 def node_stat(stat: ZnodeStat) -> NodeStat:
     return NodeStat(stat.version, stat.czxid, stat.mzxid, stat.ctime, stat.ephemeralOwner)
+
+
+def read_node(path: str, answer: tuple[bytes | None, ZnodeStat] | Exception) -> Node | None:
+    """A node of many that were read together; None if it does not exist. Raises `StoreError`."""
+    from kazoo.exceptions import NoNodeError as KazooNoNodeError
+
+    if isinstance(answer, KazooNoNodeError):
+        return None
+    if isinstance(answer, Exception):
+        raise store_error(answer, path)
+    data, stat = answer
+    return Node(data, node_stat(stat))
+
+
+def is_unimplemented(error: StoreError) -> bool:
+    """Whether a server did not know the kind of a request."""
+    from kazoo.exceptions import UnimplementedError
+
+    return isinstance(error.__cause__, UnimplementedError)
 
 
 def acl_of(path: str, access: ZooKeeperAccess) -> list[object]:

@@ -20,8 +20,10 @@ from klog.metadata._kazoo import (
     SESSION_STATES,
     WATCH_KINDS,
     acl_of,
+    is_unimplemented,
     multi_outcome,
     node_stat,
+    read_node,
     request,
     store_error,
 )
@@ -31,6 +33,7 @@ from klog.metadata.errors import (
     NoNodeError,
     StoreClosedError,
     StoreError,
+    StoreFailedError,
     WaitCancelledError,
 )
 from klog.metadata.store import (
@@ -63,7 +66,7 @@ _SAY_EVERY_S = 3.0
 _LOOK_EVERY_S = 0.1
 # The maximal number of requests that are sent without waiting (Kafka's zookeeper.max.in.flight.requests).
 MAX_IN_FLIGHT = 10
-# How many reads are retried together after a loss of the connection.
+# How many reads are sent in one request, and retried together after a loss of the connection.
 _READ_TOGETHER = 200
 # kazoo's own waits grow to an hour. A server that is back would be found long after the session has expired.
 _CONNECTION_RETRY = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_jitter": 0.4, "max_delay": 1.0}
@@ -139,6 +142,7 @@ class ZooKeeperStore(SingleWrites):
         self._listeners: list[SessionListener] = []
         self._connected = threading.Event()
         self._closed = False
+        self._reads_together = True
         self._access = access
         self._handler = _handler_of(access)
         self._client = _client_of(servers, session_timeout_ms, access, self._handler)
@@ -246,6 +250,13 @@ class ZooKeeperStore(SingleWrites):
         return nodes
 
     def _get_some(self, paths: Sequence[str]) -> list[Node | None]:
+        if self._reads_together and len(paths) > 1:
+            try:
+                return self._get_together(paths)
+            except StoreFailedError as error:
+                if not is_unimplemented(error):
+                    raise
+                self._reads_together = False  # a server before 3.6
         nodes: list[Node | None] = []
         sent: deque[tuple[str, _Pending[tuple[bytes | None, ZnodeStat]]]] = deque()
         for path in paths:
@@ -253,6 +264,15 @@ class ZooKeeperStore(SingleWrites):
                 nodes.append(self._node(*sent.popleft()))
             sent.append((path, self._client.get_async(self._root + path)))
         return nodes + [self._node(path, result) for path, result in sent]
+
+    def _get_together(self, paths: Sequence[str]) -> list[Node | None]:
+        """Nodes by one request. Raises StoreFailedError if the server does not know it."""
+        from klog.metadata._kazoo_reads import MultiRead
+
+        pending = self._client.handler.async_result()
+        self._client._call(MultiRead([self._root + path for path in paths]), pending)
+        answers = self._await(None, pending)
+        return [read_node(path, answer) for path, answer in zip(paths, answers, strict=True)]
 
     def _node(self, path: str, result: _Pending[tuple[bytes | None, ZnodeStat]]) -> Node | None:
         try:
