@@ -17,6 +17,8 @@ from klog.formats.errors import FormatError
 
 MAX_DIRECTORY_NAME_LENGTH: Final = 255
 MAX_TOPIC_LENGTH: Final = 249
+CONSUMER_OFFSETS: Final = "__consumer_offsets"
+"""The topic of the group coordinators."""
 _INT32_DIGITS: Final = 10
 
 

@@ -21,9 +21,9 @@ from klog.backup.restoring.state_records import committed_offsets, transaction_s
 from klog.backup.restoring.target import RestoreTarget
 from klog.backup.run import RunOptions, run_backup
 from klog.backup.store import open_store
-from klog.coordinator.groups.coordinator import CONSUMER_OFFSETS
 from klog.coordinator.transactions.values import TransactionState
 from klog.formats.constants import CONTROL_BIT
+from klog.formats.names import CONSUMER_OFFSETS
 from klog.kernel import kernel
 from klog.kernel.columns import BatchTable, RecordTable
 from klog.kernel.markers import marker_of_batch

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from klog.coordinator.groups.classic.rebalance import GroupLimits
-from klog.coordinator.groups.coordinator import CONSUMER_OFFSETS, GroupCoordinator, GroupSettings
+from klog.coordinator.groups.coordinator import GroupCoordinator, GroupSettings
 from klog.coordinator.groups.services import GroupServices
 from klog.coordinator.groups.values import Now
 from klog.coordinator.groups.writing import Writer
@@ -23,7 +23,7 @@ from klog.coordinator.transactions.transaction_partition import TransactionServi
 from klog.coordinator.transactions.values import TransactionState
 from klog.drivers.verification import Answers, Questions, VerificationDriver
 from klog.formats import compression
-from klog.formats.names import TopicPartition
+from klog.formats.names import CONSUMER_OFFSETS, TopicPartition
 from klog.metadata.producer_ids import ProducerIds
 from klog.protocol.apis import ApiKey
 from klog.protocol.messages import decode_response, encode_request

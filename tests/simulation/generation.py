@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from klog.coordinator.groups.coordinator import CONSUMER_OFFSETS
 from klog.coordinator.transactions.coordinator import TRANSACTION_STATE
+from klog.formats.names import CONSUMER_OFFSETS
 from tests.simulation.coordinators import INTERNAL
 from tests.simulation.schedule import (
     CHAOS_MS,

@@ -7,10 +7,9 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from klog.coordinator.groups.coordinator import CONSUMER_OFFSETS
 from klog.coordinator.groups.values import Identity
 from klog.coordinator.runtime.partitioning import partition_of
-from klog.formats.names import TopicPartition
+from klog.formats.names import CONSUMER_OFFSETS, TopicPartition
 from klog.protocol.apis import ApiKey
 from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode

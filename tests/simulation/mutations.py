@@ -8,11 +8,11 @@ from functools import partialmethod
 from typing import Any
 from unittest.mock import patch
 
-from klog.coordinator.groups.coordinator import CONSUMER_OFFSETS
 from klog.coordinator.transactions import coordinator as transaction_coordinator
 from klog.coordinator.transactions.coordinator import TRANSACTION_STATE
 from klog.coordinator.transactions.transaction import Transaction
 from klog.formats.constants import INT32_MAX, INT64_MAX
+from klog.formats.names import CONSUMER_OFFSETS
 from klog.kernel.markers import Marker
 from klog.protocol.error_codes import ErrorCode
 from klog.replication import reading

@@ -11,11 +11,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from klog.coordinator.groups.coordinator import CONSUMER_OFFSETS
 from klog.coordinator.runtime.partitioning import partition_of
 from klog.coordinator.transactions.coordinator import TRANSACTION_STATE
 from klog.coordinator.transactions.values import NO_PRODUCER, Producer
-from klog.formats.names import TopicPartition
+from klog.formats.names import CONSUMER_OFFSETS, TopicPartition
 from klog.kernel.batch_builder import BatchFields
 from klog.protocol.apis import ApiKey
 from klog.protocol.entity_fields import Entity, Value

@@ -16,6 +16,7 @@ from klog.kernel import kernel
 from klog.kernel.columns import BatchTable
 from klog.storage.files.chunks import chunks
 from tests import corpora, strategies
+from tests.export.logs import batch
 from tests.formats import reading
 
 CHUNK_BYTES = (1, 17, 61, 100, 4096)
@@ -136,3 +137,12 @@ def test_a_large_buffer_is_not_reused_after_its_batch(monkeypatch: Any) -> None:
     ]
     assert bytes(held[0][1]) == held[0][0] == batches[0]
     assert max(len(buffer.obj) for _, buffer in held[1:]) == 100
+
+
+def test_with_keeps_previous_a_buffer_stays_until_the_one_after_the_next() -> None:
+    segment = b"".join(batch(5 * each, 5, size=100 * (each % 7)) for each in range(60))
+    kept: list[tuple[memoryview, bytes]] = []
+    for data in chunks(io.BytesIO(segment), BatchTable(), chunk_bytes=700, keeps_previous=True):
+        assert all(bytes(view) == before for view, before in kept[-1:])
+        kept.append((data, bytes(data)))
+    assert len(kept) > 10

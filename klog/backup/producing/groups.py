@@ -14,10 +14,9 @@ from klog.backup.restoring.state_records import committed_offsets
 from klog.client.cluster import Cluster
 from klog.client.errors import RefusedError
 from klog.client.groups import CommittedOffset, commit_offsets
-from klog.coordinator.groups.coordinator import CONSUMER_OFFSETS
 from klog.formats.constants import ENTRY_PREFIX_BYTES
 from klog.formats.errors import KlogError
-from klog.formats.names import TopicPartition
+from klog.formats.names import CONSUMER_OFFSETS, TopicPartition
 from klog.formats.packed import BATCH_HEADER_TO_LEADER_EPOCH
 from klog.kernel import kernel
 from klog.kernel.columns import BatchTable

@@ -74,21 +74,21 @@ def _read_part(
     table = BatchTable()
     ended = False
     read_bytes = 0
+    size_bytes = part.piece.size_bytes
     with source.open_piece(part.piece) as file, closing(BackgroundHash()) as digest:
-        for data in chunks(file, table):
+        for data in chunks(file, table, keeps_previous=True):
             whole = data[: table.consumed_bytes]
             if checked:
-                digest.begin(whole)
+                digest.begin(whole)  # waits for the bytes before, whose buffer is used next
             read_bytes += len(whole)
             first, last = _range(table, part.first_offset, end_offset)
             if last > first and not ended:
                 yield Rows(part.segment_base_offset, data, table, first, last)
-            digest.wait()  # the buffer is used again
             ended = ended or last < len(table)
             if ended and not checked:
                 return True
         is_same = not checked or digest.hexdigest() == part.piece.sha256
-    if read_bytes != part.piece.size_bytes or not is_same:
+    if read_bytes != size_bytes or not is_same:
         raise _damaged(part.piece, "is damaged: its batches do not have the checksum of the backup")
     return ended
 

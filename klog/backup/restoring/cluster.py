@@ -15,9 +15,8 @@ from klog.backup.restoring.log_directories import Written
 from klog.backup.restoring.plan import RestorePlan
 from klog.client.admin import Resource, ResourceType
 from klog.cluster_metadata.model import Cluster, Partition, Topic
-from klog.coordinator.groups.coordinator import CONSUMER_OFFSETS
 from klog.formats.constants import INT32_MAX
-from klog.formats.names import TopicPartition
+from klog.formats.names import CONSUMER_OFFSETS, TopicPartition
 from klog.metadata.assignment import assign_replicas
 from klog.metadata.producer_ids import BLOCK_SIZE
 from klog.metadata.values import LeaderAndIsr, ReplicaAssignment

@@ -17,8 +17,7 @@ from klog.backup.restoring.partition_files import PartitionWriter, WrittenPartit
 from klog.backup.restoring.plan import OnBytes, PlannedPartition, RestorePlan
 from klog.backup.restoring.state_records import committed_offsets, transaction_states
 from klog.backup.restoring.target import RestoreTarget
-from klog.coordinator.groups.coordinator import CONSUMER_OFFSETS
-from klog.formats.names import FileKind, TopicPartition
+from klog.formats.names import CONSUMER_OFFSETS, FileKind, TopicPartition
 from klog.jobs.threads import side_by_side
 from klog.kernel.batch_builder import RecordData, build_batch
 from klog.storage.files.file_system_sync import can_sync_file_system, sync_file_system
@@ -111,7 +110,7 @@ class _Writing:
         self._unsynced_bytes = 0
 
     def partitions(self, jobs: int) -> dict[TopicPartition, WrittenPartition]:
-        """Write all partitions that are not done."""
+        """Write all partitions that are not done. The last ones are not on the disk yet."""
         written = {}
         due = []
         for planned in self._plan.partitions:
@@ -124,7 +123,6 @@ class _Writing:
         for planned, made in zip(due, side_by_side(jobs, self._write, due), strict=True):
             written[planned.target] = made
             self._note(planned.target, made)
-        self._commit()
         return written
 
     def _write(self, planned: PlannedPartition) -> WrittenPartition:
@@ -140,7 +138,8 @@ class _Writing:
         if self._stays(planned):
             view = emptied(view, cut.end_offset)
         settings = self._layout.settings.get(view.partition.topic, IndexSettings())
-        writer = PartitionWriter(directory, view, settings)
+        snapshot = None if view.snapshot is None else self._source.read_stored(view.snapshot.stored)
+        writer = PartitionWriter(directory, view, settings, snapshot)
         try:
             gaps = deque(sorted(cut.gaps.items()))
             for rows in read_batches(self._source, view.parts, cut.end_offset, checked=True):
@@ -156,8 +155,7 @@ class _Writing:
                     RecordData(number, self._plan.moment_ms, *each) for number, each in enumerate(batch)
                 ]
                 writer.append(build_batch(records), len(records))
-            snapshot = None if view.snapshot is None else self._source.read_stored(view.snapshot.stored)
-            return writer.finish(snapshot)
+            return writer.finish()
         finally:
             writer.close()
 

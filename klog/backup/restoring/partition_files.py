@@ -15,10 +15,10 @@ from typing import BinaryIO
 from klog.backup.moment.values import AddedMarker
 from klog.backup.moment.view import PartitionView
 from klog.backup.restoring.batches import Rows
+from klog.backup.restoring.derived import DerivedFiles
 from klog.formats import partition_metadata
-from klog.formats.checkpoints import EpochCheckpoint, EpochEntry, build_epochs
+from klog.formats.checkpoints import EpochCheckpoint, build_epochs
 from klog.formats.constants import ENTRY_PREFIX_BYTES
-from klog.formats.errors import CorruptRecordError, FormatError
 from klog.formats.names import FileKind, segment_file
 from klog.formats.packed import BATCH_HEADER_TO_LEADER_EPOCH
 from klog.formats.partition_metadata import PartitionMetadata
@@ -26,11 +26,8 @@ from klog.kernel.columns import BatchTable
 from klog.kernel.markers import build_marker
 from klog.storage.files.chunks import chunks
 from klog.storage.files.files import open_for_reading, storage_error, write_atomically
-from klog.storage.reading.producer_history import History
-from klog.storage.reading.producer_state import ProducerState, pack_aborted, unpack_snapshot
 from klog.storage.repair.leader_epochs import LeaderEpochs
-from klog.storage.repair.recovery_epochs import note_epochs
-from klog.storage.repair.segment_scan import IndexSettings, scan_segment
+from klog.storage.repair.segment_scan import IndexSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +45,24 @@ class WrittenPartition:
 
 
 class PartitionWriter:
-    """Writes one partition into a directory that is empty. Raises `StorageError`, `KlogError`."""
+    """Writes one partition into a directory that is empty. `snapshot` is the backup's, if it has one.
 
-    def __init__(self, directory: str, view: PartitionView, settings: IndexSettings) -> None:
+    A batch that fails its own checksum is an error only at the end: until then the checksum of its object may
+    say more. Raises `StorageError`, `KlogError`.
+    """
+
+    def __init__(
+        self, directory: str, view: PartitionView, settings: IndexSettings, snapshot: bytes | None
+    ) -> None:
         self.directory = directory
         self._view = view
-        self._settings = settings
+        self._derived = DerivedFiles(view, snapshot, settings)
         self._segments: list[int] = []
         self._file: BinaryIO | None = None
         self.end_offset = view.log_start_offset
         self._epoch = -1
         self._size_bytes = 0
+        self._segment_bytes = 0
         self.largest_producer_id = -1
 
     def copy(self, rows: Rows) -> None:
@@ -100,20 +104,17 @@ class PartitionWriter:
                 for data in chunks(file, table):
                     yield Rows(base, data, table, 0, len(table))
 
-    def finish(self, snapshot: bytes | None) -> WrittenPartition:
-        """Write the files that follow from the batches. `snapshot` is the backup's, if it has one."""
+    def finish(self) -> WrittenPartition:
+        """Write the files that follow from all batches."""
         if not self._segments or self._goes_on_in_empty_segment():
             self._roll(self.end_offset)
-        self.close()
-        state = _Producers(self._view, snapshot)
-        epochs: list[EpochEntry] = []
-        for base in self._segments:
-            self._derive(base, state, epochs)
+        self._end_segment()
+        derived = self._derived
         if self.end_offset > self._segments[0]:
-            self._save(FileKind.PRODUCER_SNAPSHOT, self.end_offset, state.snapshot_at(self.end_offset))
+            self._save(FileKind.PRODUCER_SNAPSHOT, self.end_offset, derived.snapshot_at(self.end_offset))
         known = LeaderEpochs(self._view.epochs)
         known.truncate_from_end(self.end_offset)
-        for entry in epochs:
+        for entry in derived.epochs:
             known.assign_newer(entry)
         self._save_plain(FileKind.LEADER_EPOCH_CHECKPOINT, build_epochs(EpochCheckpoint(known.entries)))
         if self._view.topic_id is not None:
@@ -125,7 +126,7 @@ class PartitionWriter:
             self.end_offset,
             known.entries[-1].epoch if known.entries else -1,
             self._size_bytes,
-            max(self.largest_producer_id, state.largest_producer_id),
+            max(self.largest_producer_id, derived.largest_producer_id),
         )
 
     def close(self) -> None:
@@ -142,7 +143,11 @@ class PartitionWriter:
         return max([self._epoch, *started])
 
     def _roll(self, base_offset: int) -> None:
-        self.close()
+        if self._segments:
+            self._end_segment()
+            self._save(FileKind.PRODUCER_SNAPSHOT, base_offset, self._derived.snapshot_at(base_offset))
+        self._derived.begin_segment(base_offset)
+        self._segment_bytes = 0
         path = self._path(FileKind.LOG, base_offset)
         try:
             self._file = open(path, "xb")  # noqa: SIM115 (closed by the next roll, or `close`)
@@ -158,28 +163,21 @@ class PartitionWriter:
             raise storage_error(
                 "cannot be written", self._path(FileKind.LOG, self._segments[-1]), error
             ) from error
+        self._derived.follow(data, self._segment_bytes)
+        self._segment_bytes += len(data)
         self._size_bytes += len(data)
 
-    def _derive(self, base: int, state: _Producers, epochs: list[EpochEntry]) -> None:
-        """Write the files that belong to a segment."""
-        if base > self._segments[0]:
-            self._save(FileKind.PRODUCER_SNAPSHOT, base, state.snapshot_at(base))
-
-        def follow(data: memoryview, table: BatchTable, rows: int) -> int:
-            state.follow(data, table, rows)
-            note_epochs(table, rows, epochs)
-            return rows
-
-        path = self._path(FileKind.LOG, base)
-        with open_for_reading(path) as file:
-            scan = scan_segment(file, base, self._settings, follow=follow)
-        if scan.problem is not None:
-            raise CorruptRecordError(scan.problem, file=path, position_bytes=scan.valid_bytes)
-        self._save(FileKind.OFFSET_INDEX, base, scan.offset_index)
-        self._save(FileKind.TIME_INDEX, base, scan.time_index)
-        aborted = state.take_aborted()
-        if aborted:
-            self._save(FileKind.TXN_INDEX, base, aborted)
+    def _end_segment(self) -> None:
+        """Close the segment, and write the files that belong to it."""
+        self.close()
+        base = self._segments[-1]
+        if self._derived.problem is not None:
+            raise self._derived.problem.at(self._path(FileKind.LOG, base))
+        made = self._derived.end_segment()
+        self._save(FileKind.OFFSET_INDEX, base, made.offset_index)
+        self._save(FileKind.TIME_INDEX, base, made.time_index)
+        if made.aborted:
+            self._save(FileKind.TXN_INDEX, base, made.aborted)
 
     def _path(self, kind: FileKind, offset: int) -> str:
         return os.path.join(self.directory, segment_file(kind, offset))
@@ -189,52 +187,3 @@ class PartitionWriter:
 
     def _save_plain(self, kind: FileKind, data: bytes) -> None:
         write_atomically(os.path.join(self.directory, kind), data, sync=False)
-
-
-class _Producers:
-    """Follows the producers of a log. What the backup's snapshot says counts from its offset on: it also has
-    producers whose batches were deleted.
-    """
-
-    def __init__(self, view: PartitionView, snapshot: bytes | None) -> None:
-        self._state = ProducerState(view.log_start_offset, History())
-        self._snapshot = snapshot
-        self._offset = view.snapshot.offset if view.snapshot is not None else -1
-
-    def follow(self, data: memoryview, table: BatchTable, rows: int) -> None:
-        first = 0
-        if self._snapshot is not None:
-            while first < rows and table.base_offset[first] < self._offset:
-                first += 1
-            self._state.follow(data, table, 0, first)
-            if first < rows:
-                self._load()
-        self._state.follow(data, table, first, rows)
-
-    def snapshot_at(self, offset: int) -> bytes:
-        """The bytes of a snapshot at an offset that all batches so far lie below."""
-        if self._snapshot is not None and self._offset <= offset:
-            self._load()
-        return self._state.snapshot()
-
-    @property
-    def largest_producer_id(self) -> int:
-        """-1 if there is no producer."""
-        return max(self._state.producers, default=-1)
-
-    def take_aborted(self) -> bytes:
-        """The transaction index of what was aborted since the last call; empty if nothing was."""
-        aborted = pack_aborted(self._state.aborted)
-        self._state.aborted.clear()
-        return aborted
-
-    def _load(self) -> None:
-        data, self._snapshot = self._snapshot, None
-        try:
-            entries = unpack_snapshot(data or b"")
-        except FormatError:
-            return  # a broker would delete it, too, and take what the batches say
-        aborted = self._state.aborted
-        self._state = ProducerState(self._offset, History())
-        self._state.load(entries)
-        self._state.aborted = aborted

@@ -170,6 +170,8 @@ def _read(
                 yield part
                 continue
             size_bytes += 0 if reader.has_ended else part.piece.size_bytes
+            if on_bytes is not None:
+                on_bytes(part.piece.size_bytes)
             reader.skip(
                 part.piece.end_offset,
                 by_time=part.piece.end_offset > rule.lowest and not reader.has_ended,

@@ -8,12 +8,11 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from klog.backup.model import Manifest
 from klog.backup.repository import Repository
 from klog.backup.restoring.cluster import Replicas, assigned, index_settings, restored_cluster
-from klog.backup.restoring.kraft import KraftTarget, require_new_formats, write_kraft
 from klog.backup.restoring.log_directories import Layout, Written, write_log_directories
 from klog.backup.restoring.plan import OnBytes, RestorePlan
 from klog.backup.restoring.request import identity, metadata_of
@@ -26,6 +25,9 @@ from klog.formats.names import TopicPartition
 from klog.metadata.embedded import FILE_NAME, EmbeddedStore
 from klog.metadata.store import MetadataStore
 from klog.storage.files.files import write_atomically
+
+if TYPE_CHECKING:
+    from klog.backup.restoring.kraft import KraftTarget
 
 METADATA_FILE: Final = "cluster-metadata.json"
 
@@ -71,6 +73,8 @@ def run_restore(
     replicas = _replicas(plan, known, manifest, options)
     brokers = sorted({broker for each in replicas.values() for broker in each} | set(options.brokers))
     if options.kraft is not None:
+        from klog.backup.restoring.kraft import require_new_formats
+
         require_new_formats(plan, options.kraft, known)
     names = _directory_names(brokers, options.kraft)
     cluster_id = manifest.cluster_id or options.new_cluster_id
@@ -90,6 +94,8 @@ def run_restore(
         found = restored_cluster(known, cluster_id, plan, written, replicas)
         losses.extend(found.losses)
         if options.kraft is not None:
+            from klog.backup.restoring.kraft import write_kraft
+
             formatted = write_kraft(found.cluster, options.kraft, known, directories, brokers)
             losses.extend(formatted.losses)
             changes.extend(formatted.changes)

@@ -1,13 +1,13 @@
-"""Reads the records of the coordinators' topics from batches."""
+"""Reads the records of the coordinators' topics from batches. What only these need is imported here when it
+is used.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
 from klog.backup.restoring.batches import Rows
-from klog.coordinator.groups.loading import GroupReader
 from klog.coordinator.groups.values import CommittedOffset
-from klog.coordinator.runtime.log_reading import span_of
 from klog.coordinator.transactions.records import (
     TransactionRecord,
     read_transaction_key,
@@ -24,6 +24,8 @@ def transaction_records(rows: Rows) -> Iterator[tuple[int, int, int, str, Transa
     written (ms), the transactional id, and the record; None if it removes the id. Records of unknown types
     are left out. Raises `FormatError`.
     """
+    from klog.coordinator.runtime.log_reading import span_of
+
     records = RecordTable()
     table = rows.table
     for row in range(rows.first, rows.last):
@@ -57,6 +59,8 @@ def committed_offsets(name: str, found: Iterable[Rows]) -> dict[str, dict[Partit
 
     `name` is the partition's, for messages. Raises `FormatError`.
     """
+    from klog.coordinator.groups.loading import GroupReader
+
     reader = GroupReader(name)
     for rows in found:
         for row in range(rows.first, rows.last):

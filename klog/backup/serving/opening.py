@@ -26,8 +26,7 @@ from klog.backup.serving.records import BackupRecords, Shared
 from klog.client.admin import ResourceType
 from klog.cluster_metadata import tree_output
 from klog.cluster_metadata.model import Cluster
-from klog.coordinator.groups.coordinator import CONSUMER_OFFSETS
-from klog.formats.names import TopicPartition
+from klog.formats.names import CONSUMER_OFFSETS, TopicPartition
 from klog.metadata.embedded import FILE_NAME, EmbeddedStore
 
 _COPIED: Final = frozenset({CONSUMER_OFFSETS, TRANSACTION_TOPIC})

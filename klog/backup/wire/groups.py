@@ -21,11 +21,10 @@ from klog.backup.wire.log import Log, Origin
 from klog.client.cluster import Cluster
 from klog.client.groups import CommittedOffset, fetch_offsets, list_groups
 from klog.coordinator.groups import values
-from klog.coordinator.groups.coordinator import CONSUMER_OFFSETS
 from klog.coordinator.groups.records import offset_key, offset_value
 from klog.coordinator.runtime.partitioning import partition_of
 from klog.formats.errors import KlogError
-from klog.formats.names import TopicPartition
+from klog.formats.names import CONSUMER_OFFSETS, TopicPartition
 from klog.kernel import kernel
 from klog.kernel.batch_builder import BatchFields, RecordData, build_batch
 from klog.kernel.columns import BatchTable

@@ -13,9 +13,8 @@ from klog.backup.wire.partition import RefusedPartition, WirePartition
 from klog.backup.wire.reader import LeaderChangedError, PartitionReader
 from klog.client.errors import RefusedError
 from klog.client.offsets import try_list_offsets
-from klog.coordinator.groups.coordinator import CONSUMER_OFFSETS
 from klog.formats.errors import KlogError
-from klog.formats.names import TopicPartition
+from klog.formats.names import CONSUMER_OFFSETS, TopicPartition
 from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.offset_times import EARLIEST, LATEST

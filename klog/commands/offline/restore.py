@@ -127,12 +127,12 @@ class PlaceOptions:
 
     def _kraft(self) -> KraftTarget | None:
         """The nodes of KRaft, None for a cluster without. Raises UsageError."""
-        from klog.backup.restoring.kraft import KraftTarget
-
         if not self.kraft:
             if self.controllers is not None or self.metadata_version is not None:
                 raise UsageError("--controllers and --metadata-version are for --kraft")
             return None
+        from klog.backup.restoring.kraft import KraftTarget
+
         if self.zookeeper is not None:
             raise UsageError("--kraft and --zookeeper exclude each other")
         controllers = _node_ids("--controllers", self.controllers)
@@ -176,9 +176,9 @@ def restore(
     which. A target that is not empty is refused. Until it is complete no broker starts on it; if the command
     is killed, run it again, and it goes on. Several brokers get a directory each, broker-ID.
 
-    If an object of the repository is damaged, nothing is restored. With --skip-damaged all objects are read
-    first, and those that are damaged are left out: the partition has a gap, as a compacted log has. Each lost
-    offset is said, and the exit code is 1.
+    If an object of the repository is damaged, the restore ends there, and what it has written stays
+    incomplete. With --skip-damaged all objects are read first, and those that are damaged are left out: the
+    partition has a gap, as a compacted log has. Each lost offset is said, and the exit code is 1.
 
     With --bootstrap-server records are produced into a running cluster, which is the lesser way: offsets are
     new, and so are producers and leader epochs. What read_committed readers saw comes back, with keys,
@@ -220,7 +220,9 @@ def restore(
         selected, left_out = _without_damaged(opened, selected, place.jobs_or_cores, quiet=quiet)
     begin_s = time.monotonic()
     with progress("Planning", selected.size_bytes, quiet=quiet) as advance:
-        plan = plan_of(opened, request, selected, alone(advance), place.jobs_or_cores)
+        # Log directories of nodes without KRaft need nothing of most batches but to be copied.
+        reads_all = target is None or target.kraft is not None
+        plan = plan_of(opened, request, selected, alone(advance), place.jobs_or_cores, reads_all=reads_all)
     read_s = time.monotonic() - begin_s
     if into_cluster:
         from klog.commands.offline.restore_cluster import restore_into_cluster

@@ -15,11 +15,10 @@ from klog.coordinator.groups.loading import load_groups
 from klog.coordinator.groups.services import GroupServices
 from klog.coordinator.runtime.ownership import Loader, OwnedTopic, Ownership
 from klog.coordinator.runtime.partitioning import partition_of
-from klog.formats.names import PartitionKey
+from klog.formats.names import CONSUMER_OFFSETS, PartitionKey
 from klog.protocol.error_codes import ErrorCode
 from klog.storage.log.partition_log import PartitionLog
 
-CONSUMER_OFFSETS: Final = "__consumer_offsets"
 _MOST_REMEMBERED: Final = 20_000
 
 

@@ -10,7 +10,7 @@ from typing import Final
 from klog.config.broker import BrokerConfig
 from klog.coordinator.groups.classic.rebalance import GroupLimits
 from klog.coordinator.groups.commit_run import CommitRun
-from klog.coordinator.groups.coordinator import CONSUMER_OFFSETS, GroupCoordinator, GroupSettings
+from klog.coordinator.groups.coordinator import GroupCoordinator, GroupSettings
 from klog.coordinator.groups.record_versions import record_versions
 from klog.coordinator.groups.services import Append, GroupServices, OnAppended
 from klog.coordinator.groups.transactional_offsets import OnVerified, VerifyOffsets
@@ -18,7 +18,7 @@ from klog.coordinator.groups.values import Now
 from klog.coordinator.groups.writing import COMMIT_SEQUENCE, Writer
 from klog.coordinator.transactions.values import Producer
 from klog.formats.errors import StorageError
-from klog.formats.names import TopicPartition
+from klog.formats.names import CONSUMER_OFFSETS, TopicPartition
 from klog.metadata.cache import ClusterSnapshot
 from klog.metadata.store import MetadataStore
 from klog.protocol.error_codes import ErrorCode

@@ -10,10 +10,9 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from klog.config.broker import BrokerConfig
-from klog.coordinator.groups.coordinator import CONSUMER_OFFSETS
 from klog.coordinator.runtime.ownership import WhenReplicated
 from klog.coordinator.transactions.coordinator import TRANSACTION_STATE
-from klog.formats.names import TopicPartition
+from klog.formats.names import CONSUMER_OFFSETS, TopicPartition
 from klog.metadata.store import MetadataStore
 from klog.metadata.topics import read_topics
 from klog.replication.internal_append import InternalAppends

@@ -18,10 +18,9 @@ from klog.cluster_metadata import kraft_form
 from klog.cluster_metadata.forms import Reading
 from klog.cluster_metadata.model import Cluster, Partition, Topic
 from klog.cluster_metadata.without_kraft import cluster_without_kraft
-from klog.coordinator.groups.coordinator import CONSUMER_OFFSETS
 from klog.formats.constants import NO_LEADER
 from klog.formats.errors import KlogError, UnsupportedFormatError
-from klog.formats.names import TopicPartition
+from klog.formats.names import CONSUMER_OFFSETS, TopicPartition
 from klog.metadata.embedded import FILE_NAME
 from klog.metadata.values import LeaderAndIsr, ReplicaAssignment
 from klog.replicas.files import is_remote, local_path, parent

@@ -15,10 +15,9 @@ from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Protocol
 
-from klog.coordinator.groups.coordinator import CONSUMER_OFFSETS
 from klog.drivers.marker_queues import MarkerErrors
 from klog.formats.constants import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
-from klog.formats.names import TopicPartition
+from klog.formats.names import CONSUMER_OFFSETS, TopicPartition
 from klog.kernel.markers import Marker, build_marker
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.transaction_messages import TxnMarker

@@ -31,6 +31,7 @@ def chunks(
     starts_before_bytes: int | None = None,
     max_batch_bytes: int | None = None,
     chunk_bytes: int = CHUNK_BYTES,
+    keeps_previous: bool = False,
 ) -> Iterator[memoryview]:
     """Scan `file` from `start_bytes` (the position of a batch) and yield buffers of whole batches.
 
@@ -41,12 +42,14 @@ def chunks(
 
     With `starts_before_bytes` (instead of `end_bytes`) the file is read only up to the end of the last batch
     that starts before that position; some batches that start after it may come too. A batch of more than
-    `max_batch_bytes` (its size is in `table.need_bytes`) ends the scan unread.
+    `max_batch_bytes` (its size is in `table.need_bytes`) ends the scan unread. With `keeps_previous` there
+    are two buffers in turns: each is valid until the one after the next is requested.
     """
     file.seek(start_bytes)
     # A buffer that holds the header of a batch always says how many more bytes the batch needs.
     chunk_bytes = max(chunk_bytes, BATCH_HEADER_BYTES)
     buffer = bytearray(chunk_bytes)
+    other = bytearray()
     origin = start_bytes
     held = 0
     final = False
@@ -81,6 +84,9 @@ def chunks(
             buffer = fresh
             del view, fresh  # a large buffer is not kept after its batch
         else:
+            if keeps_previous and table.consumed_bytes:
+                following = other if len(other) == len(buffer) else bytearray(len(buffer))
+                buffer, other = following, buffer
             buffer[:rest] = bytes(view[table.consumed_bytes :])
         origin += table.consumed_bytes
         held = rest

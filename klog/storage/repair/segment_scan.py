@@ -96,7 +96,7 @@ def scan_segment(
         rows = len(table)
         if not kernel.index(table, state):
             rows = _row_at(table, state.stopped_at)
-            problem = _why(table, rows, state)
+            problem = why_not_indexed(table, state)
         if follow is not None and (followed := follow(data, table, rows)) < rows:
             # Kafka keeps the batch that it could not follow, and ends the log after it.
             end = table.position[followed] + table.size[followed]
@@ -121,7 +121,9 @@ def _row_at(table: BatchTable, position: int | None) -> int:
     return table.position.index(position if position is not None else -1)
 
 
-def _why(table: BatchTable, row: int, state: IndexState) -> str:
+def why_not_indexed(table: BatchTable, state: IndexState) -> str:
+    """What is wrong with the batch that `kernel.index` stopped at."""
+    row = _row_at(table, state.stopped_at)
     offsets = f"batch of offsets {table.base_offset[row]} to {table.last_offset[row]}"
     if state.why == "checksum":
         return f"{offsets} fails its checksum (stored {table.crc[row]}, computed {table.computed_crc[row]})"
@@ -149,9 +151,7 @@ def _cut_short(scan: SegmentScan, size_bytes: int, problem: str) -> SegmentScan:
 def _result(
     state: IndexState, settings: IndexSettings, size: int, end: int, problem: str | None, table: BatchTable
 ) -> SegmentScan:
-    if state.max_timestamp > state.last_index_timestamp:
-        state.timestamps.append(state.max_timestamp)
-        state.timestamp_offsets.append(state.max_timestamp_offset - state.base_offset)
+    offset_index, time_index = index_files(state)
     out_of_range = None
     if problem is not None and state.why == "offset":
         out_of_range = table.last_offset[_row_at(table, end)]
@@ -161,8 +161,8 @@ def _result(
         size_bytes=size,
         valid_bytes=end,
         next_offset=state.last_offset + 1 if end else state.base_offset,
-        offset_index=pack_offset_index(state.offsets, state.positions),
-        time_index=pack_time_index(state.timestamps, state.timestamp_offsets),
+        offset_index=offset_index,
+        time_index=time_index,
         problem=problem,
         out_of_range_offset=out_of_range,
         disordered=not ordered,
@@ -180,6 +180,17 @@ def is_overlong(scan: SegmentScan) -> bool:
     segment.
     """
     return scan.out_of_range_offset is not None and scan.out_of_range_offset - scan.base_offset > INT32_MAX
+
+
+def index_files(state: IndexState) -> tuple[bytes, bytes]:
+    """The bytes of the offset index and the time index after the last batch of a segment."""
+    if state.max_timestamp > state.last_index_timestamp:
+        state.timestamps.append(state.max_timestamp)
+        state.timestamp_offsets.append(state.max_timestamp_offset - state.base_offset)
+    return (
+        pack_offset_index(state.offsets, state.positions),
+        pack_time_index(state.timestamps, state.timestamp_offsets),
+    )
 
 
 def pack_offset_index(offsets: array[int], positions: array[int]) -> bytes:

@@ -20,7 +20,7 @@ from confluent_kafka.admin import (
 import klog.testing
 from klog.backup.restoring.request import RestoreRequest
 from klog.backup.restoring.state_records import committed_offsets
-from klog.coordinator.groups.coordinator import CONSUMER_OFFSETS
+from klog.formats.names import CONSUMER_OFFSETS
 from klog.testing.process import BrokerProcess
 from tests.backup.recorded import restore, rows_of
 from tests.backup.repositories import Backups

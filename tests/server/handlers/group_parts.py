@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from klog.config.broker import BrokerConfig
-from klog.coordinator.groups.coordinator import CONSUMER_OFFSETS, GroupCoordinator
+from klog.coordinator.groups.coordinator import GroupCoordinator
 from klog.coordinator.groups.requests import GroupRequests
 from klog.coordinator.groups.transactional_offsets import OnVerified, TransactionalCommits
 from klog.coordinator.transactions.values import Producer
+from klog.formats.names import CONSUMER_OFFSETS
 from klog.protocol.apis import ApiKey
 from klog.protocol.error_codes import ErrorCode
 from klog.replication.internal_append import InternalAppends

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from klog.coordinator.groups.commit_runs import GroupCommits
-from klog.coordinator.groups.coordinator import CONSUMER_OFFSETS
+from klog.formats.names import CONSUMER_OFFSETS
 from klog.protocol.apis import ApiKey
 from klog.protocol.commit_run import CommitRun
 from klog.protocol.error_codes import ErrorCode

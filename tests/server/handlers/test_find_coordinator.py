@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from klog.coordinator.groups.coordinator import CONSUMER_OFFSETS
 from klog.coordinator.runtime.partitioning import partition_of
 from klog.coordinator.transactions.coordinator import TRANSACTION_STATE
+from klog.formats.names import CONSUMER_OFFSETS
 from klog.metadata.configs import read_config
 from klog.metadata.topics import read_topics
 from klog.protocol.apis import SERVED, ApiKey

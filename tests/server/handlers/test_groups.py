@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from klog.coordinator.groups.coordinator import CONSUMER_OFFSETS
 from klog.coordinator.groups.records import group_key, offset_key, offset_value, read_group_value, read_key
 from klog.coordinator.groups.values import CommittedOffset
+from klog.formats.names import CONSUMER_OFFSETS
 from klog.kernel.batch_builder import BatchFields, RecordData, build_batch
 from klog.protocol.apis import SERVED, ApiKey
 from klog.protocol.error_codes import ErrorCode

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from klog.coordinator.groups.coordinator import CONSUMER_OFFSETS
 from klog.coordinator.transactions.values import Producer
+from klog.formats.names import CONSUMER_OFFSETS
 from klog.formats.record_batch import parse
 from klog.protocol.apis import SPOKEN, ApiKey
 from klog.protocol.error_codes import ErrorCode

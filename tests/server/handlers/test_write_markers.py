@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from klog.coordinator.groups.coordinator import CONSUMER_OFFSETS
+from klog.formats.names import CONSUMER_OFFSETS
 from klog.kernel.markers import Marker, marker_of_batch
 from klog.protocol.apis import ApiKey
 from klog.protocol.error_codes import ErrorCode

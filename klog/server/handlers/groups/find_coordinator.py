@@ -11,9 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from klog.coordinator.groups.coordinator import CONSUMER_OFFSETS
 from klog.coordinator.transactions.coordinator import TRANSACTION_STATE
-from klog.formats.names import TopicPartition
+from klog.formats.names import CONSUMER_OFFSETS, TopicPartition
 from klog.metadata.cache import MetadataCache
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.messages import encode_response

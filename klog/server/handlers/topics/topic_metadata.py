@@ -9,10 +9,9 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from klog.coordinator.groups.coordinator import CONSUMER_OFFSETS
 from klog.coordinator.transactions.coordinator import TRANSACTION_STATE
 from klog.formats.constants import NO_LEADER
-from klog.formats.names import is_legal_topic
+from klog.formats.names import CONSUMER_OFFSETS, is_legal_topic
 from klog.metadata import control_requests
 from klog.metadata.cache import ClusterSnapshot
 from klog.protocol.entity_fields import Value

@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from klog.coordinator.groups.coordinator import CONSUMER_OFFSETS
 from klog.coordinator.transactions.requests import TransactionRequests
 from klog.coordinator.transactions.values import (
     NO_PRODUCER_EPOCH,
@@ -19,7 +18,7 @@ from klog.coordinator.transactions.values import (
     InitResult,
     Producer,
 )
-from klog.formats.names import TopicPartition
+from klog.formats.names import CONSUMER_OFFSETS, TopicPartition
 from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.messages import encode_response

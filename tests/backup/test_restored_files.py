@@ -1,0 +1,75 @@
+"""A restore reads each object once, and what it writes follows from the batches while they are written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import BinaryIO
+
+import pytest
+
+from klog.backup.model import Piece
+from klog.backup.moment.view import PartitionView
+from klog.backup.reading import open_piece
+from klog.backup.repository import Repository
+from klog.backup.restoring import selection
+from klog.backup.restoring.batches import Rows
+from klog.backup.restoring.partition_files import PartitionWriter
+from klog.formats.errors import CorruptRecordError
+from klog.formats.names import TopicPartition
+from klog.kernel import kernel
+from klog.kernel.columns import BatchTable
+from klog.storage.repair.segment_scan import IndexSettings
+from tests.backup.repositories import Backups
+from tests.commands.running import Run, runner
+from tests.export.logs import batch, replica
+
+
+@pytest.fixture
+def klog(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    return runner(capfd, monkeypatch)
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> PartitionWriter:
+    view = PartitionView(TopicPartition("orders", 0), None, (), 0, None, None, (), None, 0, (), ())
+    return PartitionWriter(str(tmp_path), view, IndexSettings(), None)
+
+
+def rows(data: bytes, segment_base_offset: int = 0) -> Rows:
+    table = BatchTable()
+    kernel.scan(data, 0, True, table)
+    return Rows(segment_base_offset, memoryview(data), table, 0, len(table))
+
+
+def test_each_object_is_read_once(
+    klog: Run, backups: Backups, logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replica(logs / "orders-0", [batch(5 * each, 5, size=300) for each in range(12)])
+    backups.run(logs)
+    opened: list[str] = []
+
+    def counted(repository: Repository, piece: Piece) -> BinaryIO:
+        opened.append(piece.name)
+        return open_piece(repository, piece)
+
+    monkeypatch.setattr(selection, "open_piece", counted)
+    assert klog("restore", backups.place, "--to", tmp_path / "new", "-q").code == 0
+    assert sorted(opened) == sorted(name for name in backups.objects() if name.endswith(".log"))
+
+
+def test_a_batch_that_fails_its_checksum_is_an_error_with_its_place(
+    writer: PartitionWriter, tmp_path: Path
+) -> None:
+    first, second = batch(0, 5), bytearray(batch(5, 5))
+    second[-1] ^= 1
+    writer.copy(rows(first + bytes(second)))
+    with pytest.raises(CorruptRecordError, match="offsets 5 to 9 fails its checksum") as raised:
+        writer.finish()
+    assert raised.value.file == str(tmp_path / "00000000000000000000.log")
+    assert raised.value.position_bytes == len(first)
+
+
+def test_a_batch_below_its_segment_is_an_error(writer: PartitionWriter) -> None:
+    writer.copy(rows(batch(0, 5), segment_base_offset=100))
+    with pytest.raises(CorruptRecordError, match="does not belong into the segment that starts at 100"):
+        writer.finish()
