@@ -66,6 +66,7 @@ LEFT_OUT: Final = (
     "backup/test_restore_into_cluster.py",
     "backup/test_restored_brokers.py",
     "backup/test_running_broker.py",
+    "backup/test_serve_faults.py",
     "backup/test_serve_moments.py",
     "backup/wire",
     "cluster_metadata/test_round_trips.py",

@@ -11,6 +11,7 @@ from typing import Any
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from klog.backup.keys import UserKey
 from klog.backup.repository import Repository
 from klog.backup.restoring.request import RestoreRequest, plan_of, select
 from klog.backup.restoring.run import TargetOptions, run_restore
@@ -28,10 +29,10 @@ CLUSTER_ID = "WnrRcUjsTR6xk3yBsWKJjQ"
 
 
 @contextmanager
-def served_repository(place: str, request: RestoreRequest) -> Iterator[Broker]:
+def served_repository(place: str, request: RestoreRequest, key: UserKey | None = None) -> Iterator[Broker]:
     """A broker that serves a repository as it was at a moment."""
     with ExitStack() as closing:
-        opened = closing.enter_context(opened_repository(place, request, LISTENER))
+        opened = closing.enter_context(opened_repository(place, request, LISTENER, key))
         broker = Broker(read_config(None, opened.options), is_read_only=True, earlier=opened.earlier)
         closing.callback(broker.stop)
         yield broker

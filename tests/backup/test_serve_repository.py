@@ -13,6 +13,7 @@ from klog.backup.restoring.request import RestoreRequest
 from klog.backup.serving import blocks
 from klog.backup.serving.blocks import Block, BlockCache, Place
 from klog.commands.servers.read_only import opening_of
+from klog.commands.shared.key_options import KeyOptions
 from klog.commands.shared.moment_options import MomentOptions
 from klog.formats.errors import CorruptRecordError, MissingInputError, UsageError
 from klog.formats.names import TopicPartition
@@ -138,12 +139,12 @@ def test_the_options_of_a_moment_are_for_a_repository_that_is_served_alone(
     place = str(backups.place)
 
     with pytest.raises(UsageError, match="backup repository"):
-        opening_of([str(logs)], MomentOptions(at="2026-01-01T00:00:00Z"), None, ())
+        opening_of([str(logs)], MomentOptions(at="2026-01-01T00:00:00Z"), KeyOptions(), None, ())
     with pytest.raises(UsageError, match="served alone"):
-        opening_of([str(logs), place], MomentOptions(), None, ())
+        opening_of([str(logs), place], MomentOptions(), KeyOptions(), None, ())
     with (
         pytest.raises(MissingInputError, match="no such topic"),
-        opening_of([place], MomentOptions(topic=["other"]), None, ())(),
+        opening_of([place], MomentOptions(topic=["other"]), KeyOptions(), None, ())(),
     ):
         pass
     assert open_backups(place).ids()

@@ -113,7 +113,7 @@ class Block:
 
 
 class Blocks:
-    """The blocks of one partition up to `end_offset`. One thread at a time may use it.
+    """The blocks of one partition up to `end_offset`. One thread at a time may load; others may look.
 
     Methods raise `CorruptRecordError` for damaged pieces, and the `KlogError`s of the source.
     """

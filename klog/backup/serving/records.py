@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Final, TypeVar
+from dataclasses import dataclass, field
+from typing import TypeVar
 
 from klog.backup.moment.values import AddedMarker, PartitionCut
 from klog.backup.moment.view import PartitionView
+from klog.backup.reading import is_damage
 from klog.backup.serving.blocks import Block, BlockCache, Blocks, Event, Place, Streams
+from klog.backup.serving.loading import FAILURE_LASTS_S, Loads
 from klog.formats.errors import CorruptRecordError, KlogError, StorageError
 from klog.formats.names import TopicPartition
 from klog.storage.log.earlier_records import (
@@ -33,8 +34,6 @@ from klog.storage.reading.producer_state import AbortedTxn
 _log = logging.getLogger(__name__)
 
 _Result = TypeVar("_Result")
-# A piece that could not be read is asked for again after so long.
-_FAILURE_LASTS_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +43,7 @@ class Shared:
     streams: Streams
     cache: BlockCache
     path_of: Callable[[str], str]
-    monotonic_s: Callable[[], float] = time.monotonic
+    loads: Loads = field(default_factory=Loads)
 
 
 class BackupRecords:
@@ -58,6 +57,7 @@ class BackupRecords:
         self._parts = [part for part in view.parts if part.piece.first_offset < cut.end_offset]
         self._blocks = Blocks(shared.streams, str(name), self._parts, cut.end_offset)
         self._lock = threading.Lock()
+        self._loading = threading.Lock()
         self._failures: dict[Place, tuple[float, KlogError]] = {}
         self.start_offset = view.log_start_offset
         self.size_bytes = sum(part.piece.size_bytes for part in self._parts)
@@ -149,25 +149,34 @@ class BackupRecords:
                 if not may_load:
                     raise _NotLoadedError("is not in memory")
                 block = self._load(place)
-                self._shared.cache.put((self._name, place), block)
             yield block
             place = block.following
 
     def _load(self, place: Place) -> Block:
+        loads = self._shared.loads
+        path = self._shared.path_of(self._parts[place.part].piece.name)
         try:
-            block = self._blocks.load(place)
+            block = loads.wait_for((self._name, place), lambda: self._loaded(place), path)
         except KlogError as error:
             located = self._located(error)
-            if place not in self._failures or str(self._failures[place][1]) != str(located):
-                _log.warning("%s: %s", self._name, located)
-            self._failures[place] = (self._shared.monotonic_s() + _FAILURE_LASTS_S, located)
+            if not isinstance(error, StorageError) or is_damage(error):
+                if place not in self._failures or str(self._failures[place][1]) != str(located):
+                    _log.warning("%s: %s", self._name, located)
+                self._failures[place] = (loads.monotonic_s() + FAILURE_LASTS_S, located)
             raise located from error.__cause__
         self._failures.pop(place, None)
         return block
 
+    def _loaded(self, place: Place) -> Block:
+        """The block, which is then in memory also if nobody waits for it any more."""
+        with self._loading:
+            block = self._blocks.load(place)
+        self._shared.cache.put((self._name, place), block)
+        return block
+
     def _require_no_failure(self, place: Place) -> None:
         until_s, error = self._failures.get(place, (0.0, None))
-        if error is not None and self._shared.monotonic_s() < until_s:
+        if error is not None and self._shared.loads.monotonic_s() < until_s:
             raise error
 
     def _located(self, error: KlogError) -> KlogError:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from klog.commands.offline.backing.cluster import cluster_origin
-from klog.commands.offline.backing.keys import KeyOptions, key_in
 from klog.commands.offline.backing.running import (
     LateProgress,
     Origin,
@@ -26,6 +25,7 @@ from klog.commands.offline.options import DryRun
 from klog.commands.shared.arguments import parse_span, parse_time
 from klog.commands.shared.cells import human_bytes
 from klog.commands.shared.connection import ConnectionOptions
+from klog.commands.shared.key_options import KeyOptions, key_in
 from klog.commands.shared.messages import print_error, print_line, print_note
 from klog.commands.shared.option_sets import CommandGroup, argument, flag, optional
 from klog.commands.shared.output import OutputOptions

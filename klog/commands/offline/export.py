@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import typer
 
-from klog.commands.offline.backing.keys import KeyOptions
 from klog.commands.offline.exporting import options
 from klog.commands.offline.exporting.lines import ProgressLines
 from klog.commands.offline.exporting.options import (
@@ -28,6 +27,7 @@ from klog.commands.offline.exporting.options import (
 )
 from klog.commands.offline.outputs import check_output_directory, check_output_file
 from klog.commands.shared.arguments import parse_time
+from klog.commands.shared.key_options import KeyOptions
 from klog.commands.shared.messages import print_line, print_report
 from klog.commands.shared.terminal import Progress, count_of, note_slowness, progress
 from klog.export.decoders.decoding import Encoding, RequestedDecoding

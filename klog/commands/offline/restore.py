@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from klog.commands.offline.backing.keys import KeyOptions
 from klog.commands.offline.options import DryRun
 from klog.commands.offline.restore_output import (
     Planned,
@@ -25,6 +24,7 @@ from klog.commands.offline.restore_output import (
 )
 from klog.commands.shared.cells import human_bytes, human_time
 from klog.commands.shared.connection import ConnectionOptions
+from klog.commands.shared.key_options import KeyOptions
 from klog.commands.shared.messages import print_error, print_line, print_note
 from klog.commands.shared.moment_options import MomentOptions
 from klog.commands.shared.option_sets import flag, optional

@@ -9,12 +9,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from klog.backup.reading import is_repository, open_backups
 from klog.backup.restoring.request import plan_of, select
 from klog.backup.retrying import RetryPolicy
 from klog.backup.serving.blocks import CACHE_BYTES
+from klog.backup.serving.loading import WAIT_S
 from klog.backup.serving.opening import served_moment
 from klog.commands.shared.cells import human_bytes, human_time
 from klog.commands.shared.moment_options import MomentOptions
@@ -25,16 +26,19 @@ from klog.server.read_only.opening import SCRATCH, OpenedBackup, Opening, opened
 from klog.storage.files.scratch_directory import scratch_directory
 
 if TYPE_CHECKING:
+    from klog.backup.keys import UserKey
     from klog.backup.restoring.request import RestoreRequest
+    from klog.commands.shared.key_options import KeyOptions
 
 _log = logging.getLogger(__name__)
 
-# A client waits for its records: it had better be told soon that the object store does not answer.
-_RETRY_S: Final = 10.0
-
 
 def opening_of(
-    places: Sequence[str], moment: MomentOptions, config_file: str | None, options: Sequence[str]
+    places: Sequence[str],
+    moment: MomentOptions,
+    keys: KeyOptions,
+    config_file: str | None,
+    options: Sequence[str],
 ) -> Opening:
     """How these places are opened. Raises UsageError, StorageError."""
     repositories = [place for place in places if is_repository(place)]
@@ -48,15 +52,19 @@ def opening_of(
         return partial(opened_backup, places, config_file, options)
     if len(places) > 1:
         raise UsageError("a repository is served alone", file=repositories[0])
-    return partial(opened_repository, repositories[0], moment.request(), options)
+    return partial(opened_repository, repositories[0], moment.request(), options, keys.key())
 
 
 @contextmanager
-def opened_repository(place: str, request: RestoreRequest, options: Sequence[str]) -> Iterator[OpenedBackup]:
-    """What a broker needs that serves a moment of a repository. Raises `KlogError`s."""
+def opened_repository(
+    place: str, request: RestoreRequest, options: Sequence[str], key: UserKey | None = None
+) -> Iterator[OpenedBackup]:
+    """What a broker needs that serves a moment of a repository. The key of an encrypted one is by default
+    that of the environment. Raises `KlogError`s.
+    """
     begin_s = time.monotonic()
     jobs = available_cores()
-    repository = open_backups(place, RetryPolicy(limit_s=_RETRY_S))
+    repository = open_backups(place, RetryPolicy(limit_s=WAIT_S), key)
     selected = select(repository, request)
     plan = plan_of(repository, request, selected, jobs=jobs, reads_all=False)
     for each in plan.partitions:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import typer
 
+from klog.commands.shared.key_options import KeyOptions
 from klog.commands.shared.moment_options import MomentOptions
 from klog.commands.shared.option_sets import argument, flag, optional
 from klog.commands.shared.usage import missing
@@ -23,6 +24,7 @@ def serve(
     no_check: bool = flag("With --read-only: do not look for damage in all segments, in the background."),
     *,
     moment: MomentOptions,
+    keys: KeyOptions,
     config: Path | None = optional(
         None, "A server.properties file as for Kafka.", "--config", "-c", metavar="FILE"
     ),
@@ -77,7 +79,7 @@ def serve(
     if directories:
         from klog.commands.servers.read_only import opening_of
 
-        opening = opening_of(directories, moment, config_file, options or ())
+        opening = opening_of(directories, moment, keys, config_file, options or ())
     launch = Launch(
         opening=opening,
         searches_damage=not no_check,

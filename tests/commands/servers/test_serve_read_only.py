@@ -82,3 +82,37 @@ def test_a_directory_without_partitions_is_one_line(klog: Run, tmp_path: Path) -
     refused = klog("serve", "--read-only", tmp_path / "missing")
     assert (refused.code, refused.err.count("\n")) == (1, 1)
     assert "no partition is found" in refused.err
+
+
+def test_a_plain_broker_loads_nothing_of_backups(tmp_path: Path) -> None:
+    """What is not used costs each start time, and each broker memory."""
+    program = (
+        "import os, sys\n"
+        "from functools import partial\n"
+        "from klog.commands import main\n"
+        "from klog.server import run\n"
+        "def show(broker):\n"
+        "    print(*sys.modules, flush=True)\n"
+        "    os._exit(0)\n"
+        "run.run = partial(run.run, on_serving=show)\n"
+        "main.main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, "serve", "-o", f"log.dirs={tmp_path}", "-o", LISTENER],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=TIMEOUT_S,
+    )
+    loaded = done.stdout.split()
+    assert "klog.commands.servers.serve" in loaded
+    others = (
+        "klog.backup",
+        "klog.export",
+        "klog.convert",
+        "klog.spark",
+        "klog.admin",
+        "klog.commands.offline",
+    )
+    assert [name for name in loaded if name.startswith(others)] == []
+    assert not {"pyarrow", "cryptography", "zstandard"} & set(loaded)
