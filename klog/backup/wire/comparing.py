@@ -2,7 +2,8 @@
 
 A leader that was elected uncleanly, or that lost what was not flushed, has other batches from some offset on.
 Leader epochs show it (KIP-101, KIP-279). Brokers that do not know them, or do not tell them to this client,
-are asked for the last batch of the backup instead.
+are asked for the last batch of the backup instead. A leader whose own epoch the last batch has is not asked:
+within its epoch it does not truncate its log.
 """
 
 from __future__ import annotations
@@ -24,12 +25,18 @@ def kept_of(
     """What of a state the leader has, too; None if nothing. Raises as `PartitionReader.fetch`."""
     if not state.pieces or state.end_offset <= log_start_offset:
         return None
+    if _is_of_this_leader(state, reader.leader.leader_epoch) and state.end_offset <= high_watermark:
+        return state
     end = _end_by_epochs(state, reader)
     if end is None:
         end = min(state.end_offset, high_watermark)
         if end == state.end_offset and not _has_last_batch(state, reader):
             return None
     return state if end >= state.end_offset else _cut(state, end)
+
+
+def _is_of_this_leader(state: PartitionState, leader_epoch: int) -> bool:
+    return bool(state.epochs) and state.epochs[-1].epoch == leader_epoch != UNKNOWN
 
 
 def _end_by_epochs(state: PartitionState, reader: PartitionReader) -> int | None:

@@ -10,6 +10,7 @@ import pytest
 from klog.backup.model import PartitionState, Piece, SegmentSeen
 from klog.backup.wire.comparing import kept_of
 from klog.backup.wire.reader import FetchedBatches, PartitionReader
+from klog.client.cluster import PartitionLeader
 from klog.client.epochs import UNKNOWN, EpochEnd
 from klog.client.errors import RefusedError
 from klog.formats.checkpoints import EpochEntry
@@ -46,13 +47,16 @@ def state_of(log: Log) -> PartitionState:
 
 
 class Leader:
-    """A leader with a log; `failure` is what it answers when it is asked for epochs."""
+    """A leader with a log, and a later epoch. `failure` is what it answers when it is asked for epochs."""
 
-    def __init__(self, log: Log, failure: Exception | None = None) -> None:
+    def __init__(self, log: Log, failure: Exception | None = None, leader_epoch: int = 9) -> None:
         self.log = log
         self.failure = failure
+        self.leader = PartitionLeader(1, leader_epoch)
+        self.asked = 0
 
     def epoch_end(self, epoch: int) -> EpochEnd:
+        self.asked += 1
         if self.failure is not None:
             raise self.failure
         below = [each for each in self.log if each[0] <= epoch]
@@ -93,6 +97,16 @@ def test_what_lies_below_the_log_start_is_not_kept() -> None:
 def test_epochs_whose_records_were_deleted_do_not_matter() -> None:
     backup = [(0, 0, 10), (1, 10, 20)]
     assert kept_end(backup, Leader([(1, 15, 20), (2, 20, 30)]), log_start_offset=15) == 20
+
+
+def test_a_leader_whose_own_epoch_the_last_batch_has_is_not_asked() -> None:
+    backup = [(0, 0, 10), (2, 10, 20)]
+    leader = Leader([*backup, (2, 20, 30)], leader_epoch=2)
+    assert kept_end(backup, leader) == 20
+    assert leader.asked == 0
+    elected = Leader([(0, 0, 10), (2, 10, 15), (3, 15, 30)], leader_epoch=3)
+    assert kept_end(backup, elected) == 10
+    assert elected.asked
 
 
 NO_EPOCHS = [
