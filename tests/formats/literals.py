@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 _STRUCT_CALLS = {"Struct", "calcsize", "iter_unpack", "pack", "pack_into", "unpack", "unpack_from"}
 _PLACE_NAME = re.compile(r"(_POSITION|_AT|_CRC_FROM|HEADER_BYTES|ENTRY_BYTES|PREFIX_BYTES|TO_MAGIC_BYTES)$")
+_NUMBER = re.compile(r"_?U?INT(8|16|32|64)$")
 _BY_LETTER = re.compile(r"[<>][bBhHiIqQ]$")
 
 # Reads and writes of numbers in the compiled modules with a place that is a number.
@@ -21,6 +22,24 @@ def in_python(text: str) -> Iterator[tuple[int, str]]:
     for node in ast.walk(ast.parse(text)):
         if _is_literal_layout(node):
             yield node.lineno, ast.unparse(node)  # type: ignore[attr-defined]
+
+
+def counted_places(text: str) -> Iterator[tuple[int, str]]:
+    """Line and source of each read of one number at a place that was counted: an order of fields by hand."""
+    for node in ast.walk(ast.parse(text)):
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and len(node.args) > 1):
+            continue
+        layout, place = node.func.value, node.args[1]
+        of_number = isinstance(layout, ast.Name) and _NUMBER.match(layout.id) is not None
+        if of_number and node.func.attr == "unpack_from" and not any(map(_is_named, ast.walk(place))):
+            yield node.lineno, ast.unparse(node)
+
+
+def _is_named(part: ast.AST) -> bool:
+    """Whether it is a number that is given out, by its name or in a table, or the begin of the bytes."""
+    if isinstance(part, ast.Name):
+        return part.id.isupper() and _NUMBER.match(part.id) is None
+    return isinstance(part, (ast.Subscript, ast.Constant))
 
 
 def _is_literal_layout(node: ast.AST) -> bool:

@@ -33,6 +33,16 @@ NOT_OF_FILES = {
     "server/network/": "the wire",
     "storage/files/lock_holder.py": "a lock of the operating system",
 }
+# Modules that read a number where they came to.
+COUNTED = {
+    "commands/kafka_tools/dump_log/batch.py": "sizes before the key and the value of an old message",
+    "coordinator/groups/classic/subscription.py": "the wire: subscriptions",
+    "formats/fast_readers.py": "a version before the fields",
+    "kernel/_pydecode.py": "sizes before the key and the value of an old message",
+    "kernel/_pytext.py": "the size before a value",
+    "protocol/": "the wire",
+    "server/": "the wire",
+}
 # Functions of compiled modules that read or write frames, and those that put numbers together.
 WIRE_FUNCTIONS = {"after_head", "answers", "count_of", "string", "take", "take_topics"}
 NUMBERS = {"be64", "put16", "put32", "put64"}
@@ -66,6 +76,32 @@ def test_no_python_module_has_a_layout_of_its_own() -> None:
         for line, source in literals.in_python(path.read_text())
     ]
     assert not found, "take these from klog.formats.fixed_fields"
+
+
+def test_no_python_module_reads_fields_in_an_order_of_its_own() -> None:
+    found = {
+        str(path.relative_to(KLOG)): line
+        for path in sorted(KLOG.rglob("*.py"))
+        for line, _ in literals.counted_places(path.read_text())
+    }
+    allowed = {name for name in found if name.startswith(tuple(COUNTED))}
+    assert set(found) == allowed, "read these by klog.formats.record_fields"
+    assert all(any(name.startswith(each) for name in found) for each in COUNTED)
+
+
+@pytest.mark.parametrize(
+    ("source", "is_counted"),
+    [
+        ("INT16.unpack_from(data, position)", True),
+        ("INT32.unpack_from(data, start + INT16.size)", True),
+        ("INT16.unpack_from(data)", False),
+        ("INT16.unpack_from(data, 0)", False),
+        ("INT32.unpack_from(data, at + BATCH_CRC_POSITION)", False),
+        ("INT64.unpack_from(stat, _AT['ephemeralOwner'])", False),
+    ],
+)
+def test_the_check_knows_a_place_that_was_counted(source: str, is_counted: bool) -> None:
+    assert bool(list(literals.counted_places(source))) == is_counted
 
 
 def test_no_compiled_module_has_a_layout_of_its_own() -> None:
