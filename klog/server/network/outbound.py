@@ -21,7 +21,7 @@ from klog.server.network.tls_socket import Socket
 
 # Below this, copying a slice is cheaper than a sendfile call and the packet it ends.
 _COPY_MAX_BYTES: Final = 16 * 1024
-_TLS_CHUNK_BYTES: Final = 128 * 1024
+_TLS_CHUNK_BYTES: Final = 256 * 1024
 _GATHER_MAX: Final = 64
 _MORE: Final = getattr(socket, "MSG_MORE", 0)
 

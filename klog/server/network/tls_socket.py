@@ -16,7 +16,7 @@ from klog.server.network.poller import READABLE, WRITABLE
 
 # How much is received and decrypted, and how much is encrypted and sent, at once.
 _RECEIVED_BYTES: Final = 256 * 1024
-_SENT_BYTES: Final = 128 * 1024
+_SENT_BYTES: Final = 256 * 1024
 # OpenSSL's memory grows to the largest piece that it is given, and stays so.
 _PIECE_BYTES: Final = 64 * 1024
 # Answers up to this size, in all, become one record.
