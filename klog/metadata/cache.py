@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from klog.formats.names import TopicPartition
 from klog.metadata.control_requests import can_exist, live_broker, partition_states, topic_ids
@@ -20,6 +21,8 @@ from klog.protocol.interbroker.update_metadata import (
 )
 
 _log = logging.getLogger(__name__)
+
+_NO_EPOCH: Final = -1
 
 Partitions = Mapping[int, UpdateMetadataPartitionState]
 
@@ -45,6 +48,7 @@ class MetadataCache:
         self.snapshot = ClusterSnapshot()
         self._writing = threading.Condition()
         self._updated = False
+        self._controller_epoch = _NO_EPOCH
 
     def set_initial_brokers(self, brokers: Mapping[int, BrokerRegistration]) -> None:
         """Sets the live brokers until the controller sends them.
@@ -90,8 +94,37 @@ class MetadataCache:
                 request.controller_id if request.controller_id >= 0 else None,
             )
             self._updated = True
+            self._controller_epoch = max(self._controller_epoch, request.controller_epoch)
             self._writing.notify_all()
         return tuple(partition for group in deleted.values() for partition in group)
+
+    def topics_before(self, controller_epoch: int) -> frozenset[str]:
+        """The topics that earlier controllers have sent, if the one of this epoch has sent nothing yet."""
+        with self._writing:
+            return (
+                frozenset(self.snapshot.topics) if controller_epoch > self._controller_epoch else frozenset()
+            )
+
+    def forget(self, topics: Collection[str], controller_epoch: int) -> tuple[TopicPartition, ...]:
+        """Removes topics but those that the controller of this epoch or a later one has written, and returns
+        the partitions that they had.
+        """
+        with self._writing:
+            old = self.snapshot
+            gone = {
+                name: partitions
+                for name, partitions in old.topics.items()
+                if name in topics
+                and all(state.controller_epoch < controller_epoch for state in partitions.values())
+            }
+            ids = {name: topic_id for name, topic_id in old.topic_ids.items() if name not in gone}
+            self.snapshot = replace(
+                old,
+                topics={name: each for name, each in old.topics.items() if name not in gone},
+                topic_ids=ids,
+                topic_names={topic_id: name for name, topic_id in ids.items()},
+            )
+        return tuple(TopicPartition(name, number) for name, each in gone.items() for number in each)
 
 
 def _group(

@@ -39,6 +39,8 @@ def control(broker: Broker) -> ControlHandler:
         Purgatory("topic", broker.timer),
         Purgatory("elect-leader", broker.timer),
         lambda: 0,
+        tuple,
+        lambda request, work: work(request),
     )
 
 

@@ -15,6 +15,7 @@ from klog.coordinator.groups.requests import GroupRequests
 from klog.coordinator.groups.transactional_offsets import TransactionalCommits
 from klog.metadata.cache import MetadataCache
 from klog.metadata.store import MetadataStore
+from klog.metadata.topics import topic_names
 from klog.protocol.apis import ApiKey
 from klog.replication.quota import ReplicationQuota
 from klog.replication.replica_manager import ReplicaManager
@@ -386,6 +387,8 @@ def _control_routes(parts: HandlerServices) -> dict[int, Route]:
         purgatories.topics,
         purgatories.elections,
         parts.broker_epoch,
+        lambda: topic_names(parts.store),
+        parts.create_in_background,
         parts.groups.partitions_deleted,
     )
     elect = ElectLeadersHandler(cache, purgatories.elections, put, parts.timer_ms)

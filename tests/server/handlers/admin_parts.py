@@ -21,7 +21,7 @@ from klog.metadata.cache import MetadataCache
 from klog.metadata.configs import ConfigChangeNotifications
 from klog.metadata.control_requests import ControlRequest, ControlResponse, partition_states
 from klog.metadata.local import SharedTree, TreeSession
-from klog.metadata.topics import create_topic, new_topic_id
+from klog.metadata.topics import create_topic, new_topic_id, topic_names
 from klog.metadata.values import BrokerRegistration, Endpoint, LeaderAndIsr, TopicIdPartition
 from klog.protocol.apis import ApiKey
 from klog.protocol.error_codes import ErrorCode
@@ -178,6 +178,8 @@ class AdminCluster:
             self.topic_purgatory,
             self.election_purgatory,
             lambda: self.epochs[ME],
+            lambda: topic_names(store),
+            lambda request, work: work(request),
         )
         loggers = Loggers("klog.made.for.tests")
         listeners = read_listeners(self.config)
