@@ -37,7 +37,8 @@ def power_loss(log: PartitionLog, rng: random.Random) -> list[Damage]:
         position = segment.size if flushed is None else flushed.position
         path = segment.path(FileKind.LOG)
         cut = rng.randint(position, segment.size)
-        is_cut = segment is not log.segments[-1] and cut < segment.size
+        later = sum(each.base_offset > segment.base_offset for each in log.segments)
+        is_cut = later > 1 or (later == 1 and cut < segment.size)
         if is_cut:
             cut = _inside_a_batch(path, position, cut)
         damage: list[Damage] = [lambda: os.truncate(path, cut)]
@@ -61,7 +62,8 @@ def _inside_a_batch(path: str, position: int, cut: int) -> int:
     """`cut`, or the byte after it if it is where a batch begins. `position` is where some batch begins.
 
     Recovery sees that a closed segment has lost its end if the end is inside a batch, and drops the segments
-    after it. If the end is between two batches, Kafka's recovery sees nothing, and keeps a hole.
+    after it. If the end is between two batches, Kafka's recovery sees nothing, and keeps a hole; so it does
+    if this segment is whole and a closed one after it is empty, as cleaning may leave it.
     """
     with open(path, "rb") as file:
         while position < cut:

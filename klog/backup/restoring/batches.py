@@ -98,8 +98,8 @@ def _damaged(piece: Piece, what: str) -> StorageError:
     return StorageError(
         f"{what}; the partition's offsets {piece.first_offset} to {last} are in it",
         file=piece.name,
-        cure="take it from a copy of the repository, or restore other topics with --topic; --skip-damaged"
-        " leaves these offsets out",
+        cure="take it from a copy of the repository, or restore other topics with --topic; --skip-damaged,"
+        " into an empty directory, leaves these offsets out",
     )
 
 

@@ -141,7 +141,7 @@ def convert(
         convert_old(old, quiet=not change.for_people)
         plan.write()
         found = list(check(reading.cluster, plan, lambda place: read_source(place).cluster))
-    done = "would be written" if change.dry_run else "are written and read back"
+    done = "would be written" if change.dry_run else "written and read back"
     files = count_of(len(plan.steps), "tree" if to is ToForm.ZOOKEEPER else "file")
     rows = outcomes(plan, old, dry_run=change.dry_run)
     change.conclude([*rows, *differing(found)], summary=f"{files} {done}")
