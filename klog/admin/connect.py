@@ -30,11 +30,11 @@ SYSTEM_CLOCK: Final = Clock(time.monotonic, time.sleep, lambda: time.time_ns() /
 
 
 @contextmanager
-def cluster(settings: ClientSettings, kept_buffers: int = 0) -> Iterator[Cluster]:
+def cluster(settings: ClientSettings) -> Iterator[Cluster]:
     """The cluster of the settings, connected to one broker.
 
     Waits a few seconds for a broker of this machine that does not listen yet: the command may follow its
-    start. `kept_buffers` is that of each `Channel`. Raises ConnectFailedError, AuthenticationFailedError.
+    start. Raises ConnectFailedError, AuthenticationFailedError.
     """
 
     def connect(address: HostPort) -> Channel:
@@ -43,7 +43,6 @@ def cluster(settings: ClientSettings, kept_buffers: int = 0) -> Iterator[Cluster
             client_id=settings.client_id,
             timeout_ms=settings.timeout_ms,
             tls=settings.tls,
-            kept_buffers=kept_buffers,
             authenticate=None if settings.sasl is None else partial(_authenticate, settings.sasl),
         )
 

@@ -10,7 +10,6 @@ import socket
 import ssl
 import struct
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import KW_ONLY, dataclass, field
@@ -69,9 +68,8 @@ class Channel:
     another thread may call `close` to end a wait. `timeout_ms` limits connecting and each request, unless a
     request has its own limit. `authenticate` is called with the channel when the versions are known, before
     any other request. It returns for how many ms the login is valid (0: for ever), and is called again before
-    a request when most of that time is over (KIP-368). Large answers are received into `kept_buffers`
-    buffers in turn: views of an answer are valid until that many requests later (0: as long as they are
-    kept). `receive_buffer_bytes` is SO_RCVBUF.
+    a request when most of that time is over (KIP-368). With `keeps_buffer`, large answers are received into
+    the same memory: views of an answer are valid until the next request. `receive_buffer_bytes` is SO_RCVBUF.
     """
 
     host: str
@@ -82,12 +80,12 @@ class Channel:
     tls: ssl.SSLContext | None = None
     software: ClientSoftware = KLOG
     authenticate: Callable[[Channel], int] | None = None
-    kept_buffers: int = 0
+    keeps_buffer: bool = False
     receive_buffer_bytes: int = SYSTEM_BUFFER
     versions: Mapping[int, VersionRange] = field(default_factory=dict, init=False)
     _socket: socket.socket | None = field(default=None, init=False)
     _correlation_id: int = field(default=0, init=False)
-    _kept: deque[bytearray] = field(default_factory=deque, init=False)  # the one to use next comes first
+    _kept: bytearray = field(default_factory=bytearray, init=False)
     _renewal_s: float | None = field(default=None, init=False)
     _first_id: int = field(default=-1, init=False)  # of the first request after the versions
 
@@ -304,10 +302,8 @@ class Channel:
         filled = len(start)
         if filled == size:
             return start
-        kept = self._kept.popleft() if len(self._kept) == self.kept_buffers > 0 else bytearray()
-        if size <= len(kept):
-            self._kept.append(kept)
-            frame = memoryview(kept)[:size]
+        if size <= len(self._kept):
+            frame = memoryview(self._kept)[:size]
             frame[:filled] = start
             while filled < size:
                 filled += self._receive_into(frame, filled, deadline_s)
@@ -317,8 +313,8 @@ class Channel:
             if filled == len(buffer):
                 buffer += bytes(min(size - filled, filled))
             filled += self._receive_into(buffer, filled, deadline_s)
-        if self.kept_buffers:
-            self._kept.append(buffer)
+        if self.keeps_buffer:
+            self._kept = buffer
         return buffer
 
     def _receive_into(self, buffer: bytearray | memoryview, filled: int, deadline_s: float) -> int:

@@ -7,16 +7,12 @@ from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
-from typing import Final
 
 from klog.client.cluster import Cluster
 from klog.client.retry import Retry
 
-OpenCluster = Callable[[int], AbstractContextManager[Cluster]]
-"""Connects to the cluster, with so many buffers for answers (`Channel.kept_buffers`). Raises `KlogError`."""
-
-# One is filled while batches of the other are stored.
-_KEPT_BUFFERS: Final = 2
+OpenCluster = Callable[[], AbstractContextManager[Cluster]]
+"""Connects to the cluster. Raises `KlogError`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +43,7 @@ class Clients:
             opened = ExitStack()
             with self._lock:
                 self._stack.enter_context(opened)
-            cluster = opened.enter_context(self._open(_KEPT_BUFFERS))
+            cluster = opened.enter_context(self._open())
             ahead = opened.enter_context(ThreadPoolExecutor(1, thread_name_prefix="klog-fetch"))
             if self.topics:
                 cluster.refresh_existing(self.topics)

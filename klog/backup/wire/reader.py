@@ -58,8 +58,8 @@ class FetchedBatches:
 
 
 class PartitionReader:
-    """Reads a partition from the leader that `begin` finds; `FetchedBatches` are valid until the one after
-    the next is fetched.
+    """Reads a partition from the leader that `begin` finds; `FetchedBatches` are valid as long as they are
+    kept.
 
     Transient errors are retried while the client's time allows it.
     """

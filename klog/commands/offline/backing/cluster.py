@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from klog.commands.offline.backing.running import Origin
@@ -23,7 +22,7 @@ def cluster_origin(connection: ConnectionOptions) -> Origin:
     settings = connection.settings()
     name = ",".join(map(str, settings.bootstrap))
     metadata = _Metadata(settings)
-    return Origin(lambda: WireSource(partial(connect.cluster, settings), name), _JOBS, metadata.read)
+    return Origin(lambda: WireSource(lambda: connect.cluster(settings), name), _JOBS, metadata.read)
 
 
 class _Metadata:
