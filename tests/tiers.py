@@ -62,6 +62,8 @@ LEFT_OUT: Final = (
     "storage/log/test_crashes.py",
     "convert/test_corpora.py",
     "convert/test_properties.py",
+    "backup/test_damaged_objects.py",
+    "backup/test_faulty_object_store.py",
     "backup/test_kills.py",
     "backup/test_restore_into_cluster.py",
     "backup/test_restored_brokers.py",
