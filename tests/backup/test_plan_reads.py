@@ -14,6 +14,7 @@ from klog.backup.restoring import request as requests
 from klog.backup.restoring.plan import RestorePlan
 from klog.backup.restoring.request import RestoreRequest, plan_of, select
 from klog.backup.restoring.selection import RepositoryPieces
+from tests import corpora
 from tests.backup.repositories import Backups
 from tests.export.logs import batch, marker, replica, transactional, write_segment
 
@@ -78,3 +79,16 @@ def test_the_end_of_a_backup_needs_no_piece_without_transactions(
     assert all("paid-0" in name for name in opened)
     (_, paid) = found.partitions
     assert [each.marker.aborted for each in paid.cut.added] == [True]
+
+
+def test_what_coordinators_decided_is_read_although_these_batches_are_not_transactional(
+    backups: Backups, opened: list[str]
+) -> None:
+    """Without them a transaction that was decided by the moment would end with its newest marker only."""
+    backups.run(corpora.Corpus("k39-txn").log_dir().path)
+
+    request = RestoreRequest(wants=lambda topic: topic == "t-txn")
+    lazily = cuts(plan(backups, request, reads_all=False))
+
+    assert {name.split("/")[1] for name in opened} >= {"__transaction_state-0", "__transaction_state-1"}
+    assert lazily == cuts(plan(backups, request, reads_all=True))

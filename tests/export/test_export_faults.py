@@ -63,16 +63,16 @@ def test_fail_on_data_loss_stops_at_the_first_damage(log, tmp_path) -> None:
 def test_a_segment_that_vanishes_after_it_was_planned_is_lost_and_the_rest_is_exported(
     log, tmp_path, monkeypatch
 ) -> None:
-    from klog.export import run_export
+    from klog.export.sources import ReplicaFiles
 
-    real = run_export.make_plan
+    real = ReplicaFiles.plan
 
-    def plan_then_lose(options):
-        planned = real(options)
+    def plan_then_lose(source, options):
+        planned = real(source, options)
         (log / "00000000000000000265.log").unlink()
         return planned
 
-    monkeypatch.setattr(run_export, "make_plan", plan_then_lose)
+    monkeypatch.setattr(ReplicaFiles, "plan", plan_then_lose)
     report = export(log, tmp_path / "out")
     assert [(lost.first_offset, lost.end_offset) for lost in report.lost] == [(265, 400)]
     assert {row["offset"] for row in table_rows(tmp_path / "out")} == {*range(265), *range(400, 420)}

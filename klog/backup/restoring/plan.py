@@ -164,6 +164,7 @@ def _read(
             if (
                 reads_all
                 or view.gaps
+                or view.partition.topic == TRANSACTION_TOPIC
                 or part.piece.has_transactions
                 or _may_hold_end(part.piece, rule, reader)
             ):
