@@ -31,6 +31,7 @@ from klog.storage.cleaner.decoding import decode_one
 from klog.storage.files.chunks import chunks
 from klog.storage.files.files import open_for_reading
 from tests.backup.transactional_load import INPUT, PARTITIONS, TOPIC, Client, now_ms
+from tests.waiting import eventually
 
 CLIENTS = ("alice", "bob", "carol")
 SEED = 11
@@ -63,9 +64,14 @@ def recording(place: str) -> Iterator[Recorded]:
         broker.create_topic(INPUT, partitions=1)
         directory = broker.log_dirs[0]
         clients = {name: Client(broker.bootstrap_servers, name, seed) for seed, name in enumerate(CLIENTS)}
-        begin_ms = now_ms()
         for client in clients.values():
             client.start()
+        # At each moment from now on there is a committed transaction.
+        eventually(
+            lambda: any(each.is_commit for client in clients.values() for each in client.attempts[:-1]),
+            problem=lambda: f"no transaction was committed: {[each.failure for each in clients.values()]}",
+        )
+        begin_ms = now_ms()
         for number in range(RUNS):
             time.sleep(1.0)
             back_up(repository, directory, number)
