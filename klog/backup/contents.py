@@ -53,6 +53,16 @@ class Contents:
             yield piece.name
 
 
+def objects_of_state(repository: Repository, partition: TopicPartition, stored: StoredState) -> Iterator[str]:
+    """The objects that a state needs beside the one that has it. Raises `FormatError`, `StorageError`."""
+    yield from _own_objects(stored.state)
+    if stored.base is not None:
+        yield stored.base.states
+        first, end = stored.base.pieces
+        for piece in repository.stored_state(partition, stored.base.states).state.pieces[first:end]:
+            yield piece.name
+
+
 def _own_objects(state: PartitionState) -> Iterator[str]:
     for piece in state.pieces:
         yield piece.name

@@ -322,7 +322,7 @@ def decode_manifest(data: bytes) -> Manifest:
 
 def encode_table(refs: Mapping[TopicPartition, PartitionRef]) -> bytes:
     """A table of all partitions."""
-    return _packed(_encode("klog backup table", {"partitions": _REFS.encode(refs)}))
+    return packed("klog backup table", {"partitions": _REFS.encode(refs)})
 
 
 def decode_table(data: bytes) -> dict[TopicPartition, PartitionRef]:
@@ -335,7 +335,7 @@ def decode_table(data: bytes) -> dict[TopicPartition, PartitionRef]:
 def encode_states(states: Sequence[StoredState]) -> bytes:
     """The states of several partitions."""
     encoded = [_STORED_STATE.encode(state) for state in states]
-    return _packed(_encode("klog backup states", {"states": encoded}))
+    return packed("klog backup states", {"states": encoded})
 
 
 def decode_states(data: bytes) -> dict[TopicPartition, StoredState]:
@@ -345,8 +345,14 @@ def decode_states(data: bytes) -> dict[TopicPartition, StoredState]:
     return {each.state.partition: each for each in states}
 
 
-def _packed(data: bytes) -> bytes:
-    return gzip.compress(data, 6, mtime=0)
+def packed(kind: str, body: dict[str, Any]) -> bytes:
+    """A compressed document."""
+    return gzip.compress(_encode(kind, body), 6, mtime=0)
+
+
+def unpacked(kind: str, data: bytes) -> dict[str, Any]:
+    """The members of a document, whose bytes are decompressed. Raises `FormatError`."""
+    return _decode(kind, data)
 
 
 def _encode(kind: str, body: dict[str, Any]) -> bytes:

@@ -18,9 +18,15 @@ MANIFESTS: Final = "manifests"
 STATES: Final = "states"
 TABLES: Final = "tables"
 METADATA: Final = "metadata"
+SUMMARIES: Final = "summaries"
+OF_BACKUPS: Final = (DATA, STATES, TABLES, METADATA, SUMMARIES)
+"""The directories of objects that go with the backups that need them."""
 _HASH_DIGITS: Final = 16
 _KEY_ID: Final = re.compile(r"[0-9a-f]{16}")
 _ID: Final = re.compile(r"\d{8}T\d{9}Z-[0-9a-z]{4,32}")
+_SUMMARY: Final = re.compile(
+    rf"{SUMMARIES}/({_ID.pattern})_({_ID.pattern})-[0-9a-f]{{16}}(\.objects)?\.json\.gz"
+)
 
 
 def backup_id(time_ms: int, suffix: str) -> str:
@@ -73,6 +79,32 @@ def metadata(content_id: str) -> str:
     return f"{METADATA}/{content_id[:_HASH_DIGITS]}.json.gz"
 
 
+def summary(first: str, last: str, content_id: str) -> str:
+    """The name of a summary of the backups between two ids (inclusive)."""
+    return f"{SUMMARIES}/{first}_{last}-{content_id[:_HASH_DIGITS]}.json.gz"
+
+
+def needs(first: str, last: str, content_id: str) -> str:
+    """The name of the objects that the backups of a summary need."""
+    return f"{SUMMARIES}/{first}_{last}-{content_id[:_HASH_DIGITS]}.objects.json.gz"
+
+
+def ids_of_summary(name: str) -> tuple[str, str] | None:
+    """The first and the last id in the name of a summary or of its `needs`; None for any other name."""
+    found = _SUMMARY.fullmatch(name)
+    return None if found is None else (found[1], found[2])
+
+
+def is_needs(name: str) -> bool:
+    """Whether the name of a summary is one of `needs`."""
+    return name.endswith(".objects.json.gz")
+
+
+def day_of(time_ms: int) -> str:
+    """The directory of the manifests of backups that ended on the day of a time."""
+    return f"{datetime.fromtimestamp(time_ms // 1000, UTC):%Y-%m-%d}"
+
+
 def data_directory(partition: TopicPartition) -> str:
     """The directory of a partition's objects: Kafka's name; unusual characters are escaped as in URLs."""
     return f"{DATA}/{quote(str(partition), safe='')}"
@@ -92,6 +124,6 @@ def snapshot(partition: TopicPartition, offset: int, content_id: str) -> str:
 
 
 def time_of_id(identifier: str) -> int:
-    """The time at which the backup with this id began, in ms."""
+    """The time at which the backup with this id ended, in ms."""
     moment = datetime.strptime(identifier[:15], "%Y%m%dT%H%M%S").replace(tzinfo=UTC)
     return int(moment.timestamp()) * 1000 + int(identifier[15:18])

@@ -7,20 +7,21 @@ removed when it is older than the grace time.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
 from klog.backup import names
+from klog.backup.catalogue import Catalogue, needed_by, read_catalogue
 from klog.backup.contents import Contents
-from klog.backup.model import Manifest
 from klog.backup.pieces import REUSED_MS
 from klog.backup.repository import Repository
 from klog.formats.errors import UsageError
 
 GRACE_MS: Final = 24 * 3_600_000
-_PREFIXES: Final = tuple(f"{each}/" for each in (names.DATA, names.STATES, names.TABLES, names.METADATA))
+_PREFIXES: Final = tuple(f"{each}/" for each in names.OF_BACKUPS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +64,11 @@ def _newest_of_each(
 
 @dataclass(frozen=True, slots=True)
 class PrunePlan:
-    """What a prune removes: backups, and objects with their sizes in bytes. `young` are kept for their age
-    only."""
+    """What a prune removes: backups by id, and objects with their sizes in bytes. `young` are kept for their
+    age only."""
 
-    removed: tuple[Manifest, ...]
-    kept: tuple[Manifest, ...]
+    removed: tuple[str, ...]
+    kept: tuple[str, ...]
     young: tuple[str, ...]
     objects: dict[str, int]
 
@@ -85,28 +86,48 @@ class PrunePlan:
 def plan_prune(repository: Repository, rules: Rules, now_ms: int, grace_ms: int = GRACE_MS) -> PrunePlan:
     """Find out what to remove. Raises `KlogError` if a kept backup cannot be read: then nothing is known."""
     listed = repository.store.files()  # before the manifests: what a run adds meanwhile is not in it
-    backups = list(repository.manifests())
-    kept_ids = rules.kept([(each.id, each.begin_ms) for each in backups])
-    young = {each.id for each in backups if each.begin_ms > now_ms - grace_ms} - kept_ids
-    kept = [each for each in backups if each.id in kept_ids or each.id in young]
-    contents = Contents(repository)
-    needed = {name for manifest in kept for name in contents.objects_of(manifest)}
+    catalogue = read_catalogue(repository)
+    begins = {each.id: each.begin_ms for each in catalogue.backups}
+    begins |= {each: names.time_of_id(each) for each in catalogue.damaged}
+    kept = rules.kept(sorted(begins.items()))
+    young = {each for each, begin_ms in begins.items() if begin_ms > now_ms - grace_ms} - kept
+    kept |= young
+    for identifier in sorted(kept):
+        if identifier in catalogue.damaged:
+            raise catalogue.damaged[identifier]
+    is_needed = _needed(repository, catalogue, kept)
     objects = {
         name: status.size_bytes
         for name, status in listed.items()
         if name.startswith((*_PREFIXES, "_"))
-        and name not in needed
+        and not is_needed(name)
         and status.modified_ms <= now_ms - grace_ms
     }
-    kept_names = {each.id for each in kept}
-    removed = tuple(each for each in backups if each.id not in kept_names)
-    return PrunePlan(removed, tuple(kept), tuple(sorted(young)), objects)
+    return PrunePlan(tuple(sorted(begins.keys() - kept)), tuple(sorted(kept)), tuple(sorted(young)), objects)
+
+
+def _needed(repository: Repository, catalogue: Catalogue, kept: set[str]) -> Callable[[str], bool]:
+    """Whether kept backups need an object. Raises `KlogError` if what says so cannot be read."""
+    needed = needed_by(repository, catalogue, kept)
+    found = set(needed.objects)
+    contents = Contents(repository)
+    for identifier in needed.to_read:
+        found.update(contents.objects_of(repository.manifest(identifier)))
+    ids = sorted(kept)
+
+    def is_needed(name: str) -> bool:
+        between = names.ids_of_summary(name)
+        if between is None:
+            return name in found
+        return bisect_right(ids, between[1]) - bisect_left(ids, between[0]) >= 2  # else it is not read
+
+    return is_needed
 
 
 def prune(repository: Repository, plan: PrunePlan, on_removed: Callable[[str], object]) -> None:
     """Remove what the plan says: manifests first, so that no backup ever lacks an object."""
-    for manifest in plan.removed:
-        name = names.manifest(manifest.id)
+    for identifier in plan.removed:
+        name = names.manifest(identifier)
         repository.store.remove(name)
         on_removed(name)
     for name in plan.objects:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from functools import lru_cache
 from secrets import token_bytes
@@ -19,8 +20,13 @@ from klog.backup.packing import SUFFIXES
 from klog.backup.store import Store, missing
 from klog.formats.errors import FormatError, MissingInputError, StorageError, UsageError
 from klog.formats.names import TopicPartition
+from klog.jobs.threads import side_by_side
+from klog.replicas.files import is_remote
 
 _Parsed = TypeVar("_Parsed")
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+_READERS = 16
 _OBJECTS_KEPT = 16
 _CURE = "take the object from a copy of the repository"
 
@@ -35,8 +41,8 @@ class Repository:
     def __init__(self, store: Store, info: RepositoryInfo) -> None:
         self.store = store
         self.info = info
-        self._states = lru_cache(_OBJECTS_KEPT)(self._read_states)
-        self._tables = lru_cache(_OBJECTS_KEPT)(lambda name: self._parsed(name, documents.decode_table))
+        self.states = lru_cache(_OBJECTS_KEPT)(self._read_states)
+        self._tables = lru_cache(_OBJECTS_KEPT)(lambda name: self.document(name, documents.decode_table))
 
     @property
     def place(self) -> str:
@@ -50,9 +56,32 @@ class Repository:
 
     def newest_first(self) -> Iterator[str]:
         """The ids, the newest first. Only the days that are asked for are listed."""
-        for day in reversed(self.store.names_in(names.MANIFESTS)):
-            found = map(names.id_of_manifest, self.store.files(f"{names.MANIFESTS}/{day}"))
-            yield from sorted((each for each in found if each is not None), reverse=True)
+        for day in reversed(self.days()):
+            yield from reversed(self.ids_of_day(day))
+
+    def days(self) -> list[str]:
+        """The days (2026-11-24, in UTC) that have backups, the oldest first."""
+        return self.store.names_in(names.MANIFESTS)
+
+    def ids_around(self, moment_ms: int, complete_ms: int, without: Set[str] = frozenset()) -> list[str]:
+        """Some ids, the oldest first: the last two at or before a moment and all from there to the first one
+        at or after `complete_ms` are among them. Few days are listed.
+        """
+        days = self.days()
+        first = end = bisect_right(days, names.day_of(moment_ms))
+        ids: list[str] = []
+        while first > 0 and bisect_right(ids, moment_ms, key=names.time_of_id) < 2:
+            first -= 1
+            ids = [each for each in self.ids_of_day(days[first]) if each not in without] + ids
+        while end < len(days) and bisect_left(ids, complete_ms, key=names.time_of_id) == len(ids):
+            ids += [each for each in self.ids_of_day(days[end]) if each not in without]
+            end += 1
+        return ids
+
+    def ids_of_day(self, day: str) -> list[str]:
+        """The ids of a day, the oldest first."""
+        found = map(names.id_of_manifest, self.store.files(f"{names.MANIFESTS}/{day}"))
+        return sorted(each for each in found if each is not None)
 
     def newest(self) -> Manifest | None:
         """The newest backup, None if there is none. Raises `FormatError` if it cannot be read."""
@@ -65,15 +94,10 @@ class Repository:
         """The backup with this id. Raises `MissingInputError` if there is none."""
         name = names.manifest(names.checked_id(identifier))
         try:
-            return self._parsed(name, documents.decode_manifest)
+            return self.document(name, documents.decode_manifest)
         except MissingObjectError:
             cure = "klog backup list shows the ids"
             raise MissingInputError(f"there is no backup {identifier}", file=self.place, cure=cure) from None
-
-    def manifests(self) -> Iterator[Manifest]:
-        """All backups, the oldest first."""
-        for identifier in self.ids():
-            yield self.manifest(identifier)
 
     def partitions(self, manifest: Manifest) -> dict[TopicPartition, PartitionRef]:
         """The partitions of a backup."""
@@ -117,17 +141,21 @@ class Repository:
 
     def stored_state(self, partition: TopicPartition, name: str) -> StoredState:
         """A state as it is written in an object."""
-        found = self._states(name).get(partition)
+        found = self.states(name).get(partition)
         if found is None:
             raise FormatError(f"has no state of {partition}", file=self._file(name))
         return found
 
     def _read_states(self, name: str) -> Mapping[TopicPartition, StoredState]:
-        return self._parsed(name, documents.decode_states)
+        return self.document(name, documents.decode_states)
 
-    def _parsed(self, name: str, decode: Callable[[bytes], _Parsed]) -> _Parsed:
-        """A document. Raises `FormatError` if it is missing or damaged, `StorageError` if it cannot be
-        read."""
+    def side_by_side(self, work: Callable[[_Item], _Result], items: Sequence[_Item]) -> Iterator[_Result]:
+        """The results of reading several things; in an object store several at a time."""
+        return side_by_side(_READERS if is_remote(self.place) else 1, work, items)
+
+    def document(self, name: str, decode: Callable[[bytes], _Parsed]) -> _Parsed:
+        """A document, decoded. Raises `FormatError` if it is missing or damaged, and `StorageError` if it
+        cannot be read."""
         try:
             return decode(self.store.read(name))
         except FormatError as error:

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
+from klog.backup import names
+from klog.backup.catalogue import needed_by, read_catalogue, summary_problem
 from klog.backup.contents import Contents
 from klog.backup.model import Manifest, PartitionState, Piece, StoredObject
 from klog.backup.reading import is_damage, open_piece
@@ -61,26 +63,26 @@ def verify(repository: Repository, identifiers: Sequence[str], options: VerifyOp
     """Check backups. Raises `StorageError` if the repository cannot be reached."""
     result = Verified()
     listed = repository.store.files()
-    needed: dict[str, str] = {}
     contents = Contents(repository)
     pieces: dict[str, Piece] = {}
     seen_states: set[tuple[TopicPartition, str]] = set()
-    for identifier in sorted(identifiers, reverse=True):
-        try:
-            manifest = repository.manifest(identifier)
-        except MissingInputError:
-            continue  # it was just pruned
-        except FormatError as error:
-            result.findings.append(Finding(error, identifier))
-            result.backups += 1
+    to_read, needed = _to_read(repository, identifiers, options)
+    result.backups = len(identifiers) - len(to_read)
+    manifests = side_by_side(options.jobs, lambda each: _manifest(repository, each), to_read)
+    for identifier, manifest in zip(to_read, manifests, strict=True):
+        if manifest is None:
             continue
         result.backups += 1
+        if isinstance(manifest, FormatError):
+            result.findings.append(Finding(manifest, identifier))
+            continue
         try:
             for name in contents.objects_of(manifest):
                 needed.setdefault(name, identifier)
             _check_states(repository, manifest, seen_states, pieces, result)
         except FormatError as error:
             result.findings.append(Finding(error, identifier))
+    _check_summaries(repository, filter(names.ids_of_summary, listed), options, result)
     result.objects = len(needed)
     for name, user in needed.items():
         found = listed.get(name)
@@ -104,6 +106,42 @@ def verify(repository: Repository, identifiers: Sequence[str], options: VerifyOp
         if problem is not None:
             result.findings.append(Finding(problem, needed[piece.name]))
     return result
+
+
+def _to_read(
+    repository: Repository, identifiers: Sequence[str], options: VerifyOptions
+) -> tuple[list[str], dict[str, str]]:
+    """The backups to read, the newest first, and what the others need, each object with a backup. All are
+    read, or a share of those that are in summaries.
+    """
+    if options.share >= 1:
+        return sorted(identifiers, reverse=True), {}
+    needed = needed_by(repository, read_catalogue(repository), identifiers)
+    rest = sorted(set(identifiers) - set(needed.to_read))
+    some = random.Random(options.seed).sample(rest, round(len(rest) * options.share))  # noqa: S311
+    return sorted([*needed.to_read, *some], reverse=True), dict(needed.objects)
+
+
+def _manifest(repository: Repository, identifier: str) -> Manifest | FormatError | None:
+    """A backup, or what is wrong with it; None if it was just pruned."""
+    try:
+        return repository.manifest(identifier)
+    except MissingInputError:
+        return None
+    except FormatError as error:
+        return error
+
+
+def _check_summaries(
+    repository: Repository, listed: Iterable[str], options: VerifyOptions, result: Verified
+) -> None:
+    """Check that summaries can be read."""
+    summaries = sorted(listed)
+    problems = side_by_side(options.jobs, lambda name: summary_problem(repository, name), summaries)
+    for name, problem in zip(summaries, problems, strict=True):
+        between = names.ids_of_summary(name)
+        if problem is not None and between is not None:
+            result.findings.append(Finding(problem, between[1]))
 
 
 def _problem(repository: Repository, name: str, what: str) -> StorageError:

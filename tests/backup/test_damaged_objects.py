@@ -38,7 +38,7 @@ TABLE = """
 info                 1     1     1        1     1      1      1    1
 key                  1     1     1        1     1      1      1    1
 newest-manifest      1     1     1        1     1      0      1    1
-older-manifest       1     1     0        0     0      1      1    0
+older-manifest       1     1     0        0     0      1      0    0
 table                1     1     1        1     1      1      1    1
 whole-states         1     0     0        1     1      1      1    1
 added-states         1     0     0        1     1      0      1    1

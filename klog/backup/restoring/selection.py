@@ -70,8 +70,8 @@ def manifests_around(repository: Repository, at_ms: int, on_damage: OnDamage = r
     A run that had begun by then may not have read all partitions yet, so the one before it is there, too.
     Raises `MissingInputError` if there is no backup.
     """
-    ids = repository.ids()
-    while ids:
+    damaged: set[str] = set()
+    while ids := repository.ids_around(at_ms, at_ms + CHECKPOINT_AGE_MS, damaged):
         after = bisect_right(ids, at_ms, key=time_of_id)
         complete = bisect_left(ids, at_ms + CHECKPOINT_AGE_MS, key=time_of_id)
         chosen = [*ids[max(0, after - 2) : after], *ids[after:][: complete - after + 1][-1:]]
@@ -79,7 +79,7 @@ def manifests_around(repository: Repository, at_ms: int, on_damage: OnDamage = r
         manifests = [each for each in found.values() if each is not None]
         if len(manifests) == len(chosen):
             return manifests
-        ids = [each for each in ids if found.get(each, each) is not None]
+        damaged |= {each for each, manifest in found.items() if manifest is None}
     return [newest_backup(repository, on_damage)]
 
 

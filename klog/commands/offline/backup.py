@@ -31,10 +31,11 @@ from klog.commands.shared.option_sets import CommandGroup, argument, flag, optio
 from klog.commands.shared.output import OutputOptions
 from klog.commands.shared.terminal import confirmed, count_of
 from klog.commands.shared.usage import missing
-from klog.formats.errors import MissingInputError, UsageError
+from klog.formats.errors import KlogError, MissingInputError, UsageError
 from klog.replicas.files import is_remote, local_path
 
 if TYPE_CHECKING:
+    from klog.backup.catalogue import Catalogue
     from klog.backup.repository import Repository
     from klog.backup.retrying import RetryPolicy
 
@@ -172,7 +173,8 @@ def _check_is_apart(place: str, sources: Sequence[str]) -> None:
 def list_backups(repository: Place, keys: KeyOptions, output: OutputOptions) -> None:
     """List the backups of a repository, the oldest first.
 
-    SIZE is that of the logs, STORED what the run has added to the repository.
+    SIZE is that of the logs, STORED what the run has added to the repository. Manifests that are damaged are
+    named, and the exit code is 1.
 
     Examples:
 
@@ -180,11 +182,12 @@ def list_backups(repository: Place, keys: KeyOptions, output: OutputOptions) -> 
 
     klog backup list s3://backups/cluster -o json
     """
+    from klog.backup.catalogue import read_catalogue
     from klog.commands.offline.backing.rows import backup_rows
 
-    opened = _open(repository, keys)
-    rows = list(backup_rows(opened, opened.manifests(), text=output.for_people))
-    output.show(rows, none=f"{repository} has no backups")
+    catalogue = read_catalogue(_open(repository, keys))
+    output.show(list(backup_rows(catalogue, text=output.for_people)), none=f"{repository} has no backups")
+    _end_with(_problems_of(catalogue))
 
 
 @app.command("show")
@@ -202,17 +205,33 @@ def show_backup(
 
     klog backup show /mnt/backup 20261124T100000000Z-1f2e3d4c
     """
+    from klog.backup.catalogue import read_catalogue
     from klog.commands.offline.backing.rows import partition_rows, topic_rows
 
     opened = _open(repository, keys)
     if backup is None:
-        rows = topic_rows(opened, opened.manifests(), text=output.for_people)
+        catalogue = read_catalogue(opened)
+        problems = _problems_of(catalogue)
+        rows = list(topic_rows(opened, catalogue, problems.append, text=output.for_people))
         output.show(rows, none=f"{repository} has no backups")
+        _end_with(problems)
         return
     manifest = opened.manifest(backup)
     output.show(partition_rows(manifest, opened.partitions(manifest), text=output.for_people))
     for problem in manifest.problems:
         print_note(problem.what if problem.partition is None else f"{problem.partition}: {problem.what}")
+
+
+def _problems_of(catalogue: Catalogue) -> list[KlogError]:
+    return [*catalogue.damaged.values(), *catalogue.problems]
+
+
+def _end_with(problems: Sequence[KlogError]) -> None:
+    """Name what is damaged. The exit code is 1 then."""
+    for problem in problems:
+        print_error(problem)
+    if problems:
+        raise typer.Exit(1)
 
 
 @app.command("verify")
@@ -313,8 +332,8 @@ def prune_backups(
     plan = plan_prune(opened, rules, now_ms, grace_ms)
     shows = output.for_people and not quiet
     if shows:
-        for manifest in plan.removed:
-            print_line(f"{'would remove' if dry_run else 'removes'} backup {manifest.id}")
+        for identifier in plan.removed:
+            print_line(f"{'would remove' if dry_run else 'removes'} backup {identifier}")
         young = f", {len(plan.young)} of them for their age" if plan.young else ""
         objects = f"{count_of(len(plan.objects), 'object')} ({human_bytes(plan.freed_bytes)})"
         print_line(
@@ -327,7 +346,7 @@ def prune_backups(
         prune(opened, plan, lambda _name: None)
     if not output.for_people:
         removed: list[dict[str, object]] = [
-            {"kind": "backup", "name": each.id, "size_bytes": None} for each in plan.removed
+            {"kind": "backup", "name": each, "size_bytes": None} for each in plan.removed
         ]
         removed += [
             {"kind": "object", "name": name, "size_bytes": size} for name, size in plan.objects.items()

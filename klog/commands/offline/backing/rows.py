@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
+from klog.backup.catalogue import Catalogue
 from klog.backup.model import Manifest, PartitionRef
 from klog.backup.repository import Repository
 from klog.backup.run import Result
 from klog.commands.shared.cells import human_bytes, human_time
 from klog.commands.shared.tables import Row
+from klog.formats.errors import FormatError, KlogError, MissingInputError
 from klog.formats.names import TopicPartition
+
+OnDamage = Callable[[KlogError], object]
 
 
 def result_row(result: Result) -> Row:
@@ -44,20 +49,18 @@ def result_text(result: Result) -> str:
     )
 
 
-def backup_rows(repository: Repository, manifests: Iterable[Manifest], *, text: bool) -> Iterator[Row]:
+def backup_rows(catalogue: Catalogue, *, text: bool) -> Iterator[Row]:
     """One row for each backup."""
-    for manifest in manifests:
-        refs = repository.partitions(manifest)
-        size_bytes = sum(ref.size_bytes for ref in refs.values())
+    for backup in catalogue.backups:
         yield {
-            "id": manifest.id,
-            "begin": _time(manifest.begin_ms, text=text),
-            "durationMs": manifest.end_ms - manifest.begin_ms,
-            "topics": len({partition.topic for partition in refs}),
-            "partitions": len(refs),
-            "size": human_bytes(size_bytes) if text else size_bytes,
-            "stored": human_bytes(manifest.stored_bytes) if text else manifest.stored_bytes,
-            "problems": len(manifest.problems),
+            "id": backup.id,
+            "begin": _time(backup.begin_ms, text=text),
+            "durationMs": backup.end_ms - backup.begin_ms,
+            "topics": backup.topics,
+            "partitions": backup.partitions,
+            "size": human_bytes(backup.size_bytes) if text else backup.size_bytes,
+            "stored": human_bytes(backup.stored_bytes) if text else backup.stored_bytes,
+            "problems": backup.problems,
         }
 
 
@@ -65,43 +68,63 @@ def _time(time_ms: int, *, text: bool) -> object:
     return human_time(time_ms) if text else time_ms
 
 
+def topic_rows(
+    repository: Repository, catalogue: Catalogue, on_damage: OnDamage, *, text: bool
+) -> Iterator[Row]:
+    """From when to when each topic can be restored; partitions, sizes and the end are those of the last
+    backup with it.
+
+    `on_damage` receives what is wrong with the manifests of the first and the last backup with a topic.
+    """
+    chosen = sorted({each for span in catalogue.topics.values() for each in (span.first, span.last)})
+    read = dict(zip(chosen, repository.side_by_side(partial(_topics_of, repository), chosen), strict=True))
+    for found in read.values():
+        if isinstance(found, KlogError):
+            on_damage(found)
+    for topic, span in sorted(catalogue.topics.items()):
+        first, last = (_of_topic(read[each], topic) for each in (span.first, span.last))
+        size_bytes = None if last is None else last.size_bytes
+        yield {
+            "topic": topic,
+            "partitions": None if last is None else last.partitions,
+            "from": None if first is None else _time(first.moment_ms, text=text),
+            "to": None if last is None else _time(last.moment_ms, text=text),
+            "backups": span.backups,
+            "size": human_bytes(size_bytes) if text and size_bytes is not None else size_bytes,
+            "damaged": None if last is None else last.is_damaged,
+        }
+
+
 @dataclass(slots=True)
 class _Topic:
-    first_ms: int
-    last_ms: int
-    backups: int = 0
+    """A topic in one backup."""
+
+    moment_ms: int
     partitions: int = 0
     size_bytes: int = 0
     is_damaged: bool = False
 
 
-def topic_rows(repository: Repository, manifests: Iterable[Manifest], *, text: bool) -> list[Row]:
-    """From when to when each topic can be restored; partitions and sizes are those of the last backup with
-    it."""
-    topics: dict[str, _Topic] = {}
-    for manifest in manifests:
+def _topics_of(repository: Repository, identifier: str) -> dict[str, _Topic] | KlogError:
+    """The topics of a backup, or why it cannot be read."""
+    try:
+        manifest = repository.manifest(identifier)
         refs = repository.partitions(manifest)
-        for topic in {partition.topic for partition in refs}:
-            of_topic = [ref for partition, ref in refs.items() if partition.topic == topic]
-            moments = [moment_ms(manifest, topic, ref) for ref in of_topic]
-            found = topics.setdefault(topic, _Topic(min(moments), min(moments)))
-            found.last_ms = max(found.last_ms, min(moments))
-            found.backups += 1
-            found.partitions = len(of_topic)
-            found.size_bytes = sum(ref.size_bytes for ref in of_topic)
-            found.is_damaged = any(ref.is_damaged for ref in of_topic)
-    return [
-        {
-            "topic": topic,
-            "partitions": found.partitions,
-            "from": _time(found.first_ms, text=text),
-            "to": _time(found.last_ms, text=text),
-            "backups": found.backups,
-            "size": human_bytes(found.size_bytes) if text else found.size_bytes,
-            "damaged": found.is_damaged,
-        }
-        for topic, found in sorted(topics.items())
-    ]
+    except (FormatError, MissingInputError) as error:
+        return error
+    topics: dict[str, _Topic] = {}
+    for partition, ref in refs.items():
+        at_ms = moment_ms(manifest, partition.topic, ref)
+        found = topics.setdefault(partition.topic, _Topic(at_ms))
+        found.moment_ms = min(found.moment_ms, at_ms)
+        found.partitions += 1
+        found.size_bytes += ref.size_bytes
+        found.is_damaged |= ref.is_damaged
+    return topics
+
+
+def _of_topic(topics: dict[str, _Topic] | KlogError, topic: str) -> _Topic | None:
+    return None if isinstance(topics, KlogError) else topics.get(topic)
 
 
 def moment_ms(manifest: Manifest, topic: str, ref: PartitionRef) -> int:

@@ -20,6 +20,7 @@ from klog.commands.shared.terminal import progress
 from klog.formats.errors import KlogError, UsageError
 
 if TYPE_CHECKING:
+    from klog.backup.catalogue import Summariser
     from klog.backup.repository import Repository
     from klog.backup.run import Result, RunOptions
     from klog.backup.sources import BackupSource
@@ -126,7 +127,10 @@ def run_all(
     metrics: BackupMetrics,
 ) -> bool:
     """Run once, or until it is interrupted. Whether the last run was clean."""
+    from klog.backup.catalogue import Summariser
+
     every_ms = None if running.every is None else parse_span("--every", running.every)
+    summariser = Summariser(repository)
     while True:
         begin_s = time.monotonic()
         try:
@@ -134,6 +138,7 @@ def run_all(
                 result = _run_once(repository, origin, running, output)
             metrics.finished(repository, result, time.monotonic() - begin_s)
             is_clean = result.is_clean
+            _summarise(summariser)
         except KlogError as error:
             if every_ms is None:
                 raise
@@ -142,6 +147,14 @@ def run_all(
         if every_ms is None:
             return is_clean
         time.sleep(max(0.0, begin_s + every_ms / 1000 - time.monotonic()))
+
+
+def _summarise(summariser: Summariser) -> None:
+    """Write a summary if one is due. The backup is there without it, and the next run tries again."""
+    try:
+        summariser.after_run()
+    except KlogError as error:
+        print_note(f"no summary of backups was written: {error}")
 
 
 def _run_once(
