@@ -84,3 +84,7 @@ class Worker:
                 self._woken.get()
         except Empty:
             pass
+
+
+NewWorker = Callable[..., Worker]
+"""Makes a worker of a name, its work and `retry_s`, as `Worker` does."""

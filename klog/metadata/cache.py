@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -98,25 +98,25 @@ class MetadataCache:
             self._writing.notify_all()
         return tuple(partition for group in deleted.values() for partition in group)
 
-    def topics_before(self, controller_epoch: int) -> frozenset[str]:
-        """The topics that earlier controllers have sent, if the one of this epoch has sent nothing yet."""
+    def is_of_earlier_controllers(self, controller_epoch: int) -> bool:
+        """Whether topics are known, and all from controllers of earlier epochs."""
         with self._writing:
-            return (
-                frozenset(self.snapshot.topics) if controller_epoch > self._controller_epoch else frozenset()
-            )
+            return bool(self.snapshot.topics) and controller_epoch > self._controller_epoch
 
-    def forget(self, topics: Collection[str], controller_epoch: int) -> tuple[TopicPartition, ...]:
-        """Removes topics but those that the controller of this epoch or a later one has written, and returns
-        the partitions that they had.
+    def forget_others(self, topics: Container[str], controller_epoch: int) -> tuple[TopicPartition, ...]:
+        """Removes all topics but these, and but those that the controller of this epoch or a later one has
+        written. Returns the partitions that they had.
         """
         with self._writing:
             old = self.snapshot
             gone = {
                 name: partitions
                 for name, partitions in old.topics.items()
-                if name in topics
+                if name not in topics
                 and all(state.controller_epoch < controller_epoch for state in partitions.values())
             }
+            if not gone:
+                return ()
             ids = {name: topic_id for name, topic_id in old.topic_ids.items() if name not in gone}
             self.snapshot = replace(
                 old,

@@ -39,8 +39,7 @@ def control(broker: Broker) -> ControlHandler:
         Purgatory("topic", broker.timer),
         Purgatory("elect-leader", broker.timer),
         lambda: 0,
-        tuple,
-        lambda request, work: work(request),
+        lambda _epoch: None,
     )
 
 

@@ -24,6 +24,7 @@ from klog.metadata.cache import MetadataCache
 from klog.metadata.control_requests import ControlRequest
 from klog.metadata.errors import MetadataError, SessionExpiredError
 from klog.metadata.store import SessionState
+from klog.metadata.topics import topic_names
 from klog.metadata.values import BrokerRegistration, Endpoint
 from klog.replication.partition import ReplicaContext
 from klog.replication.purgatory import Purgatory, Timer
@@ -34,6 +35,7 @@ from klog.security.quotas.ip_limits import IpLimits
 from klog.security.quotas.usage import QuotaWindows
 from klog.server.counters.topic_stats import BrokerTopicStats
 from klog.server.handlers.cluster.api_versions import ApiVersionsHandler
+from klog.server.handlers.cluster.deleted_topics import DeletedTopics
 from klog.server.handlers.data.fetch_sessions import FetchSessions
 from klog.server.handlers.partition_lookup import PartitionLookup
 from klog.server.logs.cleaning import ServedLogs
@@ -200,6 +202,12 @@ class SimulatedBroker:
             api_versions=ApiVersionsHandler(lambda: 0),
             run_in_background=lambda request, work: work(request),
             create_in_background=lambda request, work: work(request),
+            deleted_topics=DeletedTopics(
+                self.cache,
+                lambda: topic_names(self.session),
+                self.coordinators.group_coordinator.partitions_deleted,
+                self._new_worker,
+            ),
             member_id=lambda prefix: f"{prefix}-{self.random.getrandbits(64):016x}",
         )
 

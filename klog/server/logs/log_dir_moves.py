@@ -17,7 +17,7 @@ from typing import Final
 
 from klog.formats.errors import KlogError, StorageError
 from klog.formats.names import MAX_DIRECTORY_NAME_LENGTH, DirectoryState, TopicPartition
-from klog.jobs.worker import Worker
+from klog.jobs.worker import NewWorker, Worker
 from klog.protocol.error_codes import ErrorCode
 from klog.replication.log_dir_move import COPIED_AT_ONCE_BYTES, LogDirMove
 from klog.replication.quota import ReplicationQuota
@@ -34,8 +34,6 @@ _log = logging.getLogger(__name__)
 _THROTTLED_PAUSE_S: Final = 0.1
 _BUSY_PAUSE_MS: Final = 20
 _RETRY_S: Final = 1.0
-NewWorker = Callable[..., Worker]
-"""Makes a worker of a name, its work and `retry_s`, as `Worker` does."""
 
 _ROLES_THAT_MOVE: Final = frozenset((Role.LEADER, Role.FOLLOWER))
 

@@ -25,6 +25,7 @@ from klog.metadata.cache import MetadataCache
 from klog.metadata.cluster import create_persistent_nodes, live_brokers
 from klog.metadata.configs import ConfigChangeNotifications
 from klog.metadata.store import SessionState
+from klog.metadata.topics import topic_names
 from klog.metadata.values import BrokerRegistration
 from klog.protocol.primitives import Buffer
 from klog.security.authentication.exchange import ApiVersionsAnswer
@@ -41,6 +42,7 @@ from klog.server.fetching.opening import open_fetchers
 from klog.server.fetching.replication_throttles import replication_quota
 from klog.server.handlers.answers import InBackground
 from klog.server.handlers.cluster.api_versions import ApiVersionsHandler
+from klog.server.handlers.cluster.deleted_topics import DeletedTopics
 from klog.server.handlers.cluster.describe_log_dirs import hosted_directories
 from klog.server.handlers.configs.config_changes import ConfigChanges
 from klog.server.handlers.data.fetch_sessions import FetchSessions
@@ -241,9 +243,15 @@ class Broker:
         )
         self.logs.open()
         closing.callback(self.logs.release)
-        # A creation may wait for ZooKeeper. Closing the store ends it: its thread is waited for after that.
+        # These may wait for ZooKeeper. Closing the store ends that: their threads are waited for afterwards.
         self._topic_creation = ThreadPoolExecutor(1, "klog-topic-creation")
         closing.callback(self._topic_creation.shutdown)
+        self._deleted_topics = DeletedTopics(
+            self.cache,
+            lambda: topic_names(self.store),
+            lambda gone: self.groups.partitions_deleted(gone),  # noqa: PLW0108 (they are opened later)
+        )
+        closing.callback(self._deleted_topics.join)
         self.store = open_store(self._static, self.logs.online[0], self._is_stopping)
         closing.callback(self.store.close)
         create_persistent_nodes(self.store)
@@ -399,6 +407,8 @@ class Broker:
             self._registration.update,
         )
         closing.callback(self._reconfiguration.close)
+        self._deleted_topics.start()
+        closing.callback(self._deleted_topics.stop)
         closing.callback(self.controller.leave_out, self.identity.broker_id)
 
     def _handler_services(self, answers: InBackground, topic_creation: InBackground) -> HandlerServices:
@@ -431,6 +441,7 @@ class Broker:
             api_versions=self.api_versions,
             run_in_background=answers,
             create_in_background=topic_creation,
+            deleted_topics=self._deleted_topics,
         )
 
     # -- registration ----------------------------------------------------------------------------------------

@@ -15,7 +15,6 @@ from klog.coordinator.groups.requests import GroupRequests
 from klog.coordinator.groups.transactional_offsets import TransactionalCommits
 from klog.metadata.cache import MetadataCache
 from klog.metadata.store import MetadataStore
-from klog.metadata.topics import topic_names
 from klog.protocol.apis import ApiKey
 from klog.replication.quota import ReplicationQuota
 from klog.replication.replica_manager import ReplicaManager
@@ -34,6 +33,7 @@ from klog.server.handlers.cluster.alter_replica_log_dirs import AlterReplicaLogD
 from klog.server.handlers.cluster.api_versions import ApiVersionsHandler
 from klog.server.handlers.cluster.control import ControlHandler
 from klog.server.handlers.cluster.controller_requests import ControllerRequestsHandler
+from klog.server.handlers.cluster.deleted_topics import DeletedTopics
 from klog.server.handlers.cluster.describe_cluster import DescribeClusterHandler
 from klog.server.handlers.cluster.describe_log_dirs import DescribeLogDirsHandler, HostedDirectory
 from klog.server.handlers.cluster.elect_leaders import ElectLeadersHandler
@@ -127,6 +127,7 @@ class HandlerServices:
     api_versions: ApiVersionsHandler
     run_in_background: InBackground
     create_in_background: InBackground
+    deleted_topics: DeletedTopics
     member_id: Callable[[str], str] = random_member_id
     authorization: Authorization | None = None
     tokens: TokenStore | None = None
@@ -387,8 +388,7 @@ def _control_routes(parts: HandlerServices) -> dict[int, Route]:
         purgatories.topics,
         purgatories.elections,
         parts.broker_epoch,
-        lambda: topic_names(parts.store),
-        parts.create_in_background,
+        parts.deleted_topics.look,
         parts.groups.partitions_deleted,
     )
     elect = ElectLeadersHandler(cache, purgatories.elections, put, parts.timer_ms)

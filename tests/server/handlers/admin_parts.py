@@ -21,7 +21,7 @@ from klog.metadata.cache import MetadataCache
 from klog.metadata.configs import ConfigChangeNotifications
 from klog.metadata.control_requests import ControlRequest, ControlResponse, partition_states
 from klog.metadata.local import SharedTree, TreeSession
-from klog.metadata.topics import create_topic, new_topic_id, topic_names
+from klog.metadata.topics import create_topic, new_topic_id
 from klog.metadata.values import BrokerRegistration, Endpoint, LeaderAndIsr, TopicIdPartition
 from klog.protocol.apis import ApiKey
 from klog.protocol.error_codes import ErrorCode
@@ -141,6 +141,8 @@ class AdminCluster:
         self.topic_purgatory: Purgatory[DelayedTopics] = Purgatory("topic", self.timer)
         self.election_purgatory: Purgatory[DelayedElection] = Purgatory("elect-leader", self.timer)
         self.holding_back = False
+        # The epochs of controllers that have sent metadata after others.
+        self.new_controllers: list[int] = []
         self._events: deque[Event] = deque()
         self.outgoing: deque[tuple[int, ControlRequest]] = deque()
         cluster.create_persistent_nodes(self.store)
@@ -178,8 +180,7 @@ class AdminCluster:
             self.topic_purgatory,
             self.election_purgatory,
             lambda: self.epochs[ME],
-            lambda: topic_names(store),
-            lambda request, work: work(request),
+            self.new_controllers.append,
         )
         loggers = Loggers("klog.made.for.tests")
         listeners = read_listeners(self.config)

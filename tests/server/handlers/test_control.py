@@ -8,7 +8,6 @@ from uuid import UUID, uuid4
 import pytest
 
 from klog.formats.names import TopicPartition, decode_uuid
-from klog.metadata.errors import ConnectionLossError
 from klog.protocol.apis import ApiKey
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.interbroker.stop_replica import StopReplicaPartitionState
@@ -106,31 +105,16 @@ def brokers_only(epoch):
     return update_metadata({}, {}, [registration(ME)], **sender(epoch, -1))
 
 
-def test_topics_that_a_replaced_controller_has_deleted_are_forgotten_with_the_next_one() -> None:
-    """The broker was not reached when they were deleted, and the next controller does not know them."""
-    cluster, gone = AdminCluster(elected=False), []
-    cluster.control = replace(cluster.control, topic_names=lambda: ["kept"], partitions_gone=gone.extend)
-    kept, again = TopicPartition("kept", 0), TopicPartition("again", 0)
-    old, new = (update_metadata_state(0, ME, (ME,), controller_epoch=epoch) for epoch in (1, 2))
-    tell(cluster, update_metadata({WHERE: old, kept: old}, {"t": TOPIC_ID}, [], **sender(1, -1)))
-    tell(cluster, brokers_only(1))
-    assert set(cluster.cache.snapshot.topics) == {"t", "kept"}
-    # A topic of this name was created after the tree was read.
-    tell(cluster, update_metadata({again: old}, {}, [], **sender(1, -1)))
-    tell(cluster, update_metadata({again: new}, {}, [], **sender(2, -1)))
-    assert set(cluster.cache.snapshot.topics) == {"again", "kept"}
-    assert (cluster.cache.snapshot.topic_ids, gone) == ({}, [WHERE])
-
-
-def test_nothing_is_forgotten_while_the_tree_cannot_be_read() -> None:
-    def fail():
-        raise ConnectionLossError("lost")
-
+def test_the_first_metadata_of_another_controller_make_the_broker_look_for_deleted_topics() -> None:
+    """Topics may have been deleted while the broker was not reached: no later controller names them."""
     cluster = AdminCluster(elected=False)
-    cluster.control = replace(cluster.control, topic_names=fail)
-    tell(cluster, update(1, -1))
+    tell(cluster, brokers_only(1))
+    tell(cluster, update(2, -1))
     tell(cluster, brokers_only(2))
-    assert set(cluster.cache.snapshot.topics) == {"t"}
+    assert cluster.new_controllers == []
+    for epoch in (4, 4, 3):
+        tell(cluster, brokers_only(epoch))
+    assert cluster.new_controllers == [4]
 
 
 def shut_down(cluster, broker_id, epoch):

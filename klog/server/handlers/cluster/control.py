@@ -6,7 +6,6 @@ one of a controller that has been replaced.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
@@ -20,7 +19,6 @@ from klog.metadata.control_requests import (
     partition_states,
     stop_replica_response,
 )
-from klog.metadata.errors import StoreError
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.interbroker.leader_and_isr import LeaderAndIsrRequest
 from klog.protocol.interbroker.stop_replica import StopReplicaRequest
@@ -28,11 +26,9 @@ from klog.protocol.interbroker.update_metadata import UpdateMetadataRequest, Upd
 from klog.protocol.messages import encode_response
 from klog.replication.purgatory import Purgatory
 from klog.replication.replica_manager import ReplicaManager
-from klog.server.handlers.answers import InBackground, entity_of
+from klog.server.handlers.answers import entity_of
 from klog.server.handlers.topics.topic_waits import DelayedElection, DelayedTopics
 from klog.server.network.request import Request
-
-_log = logging.getLogger(__name__)
 
 _ANY_EPOCH: Final = -1
 
@@ -40,7 +36,8 @@ _ANY_EPOCH: Final = -1
 @dataclass(frozen=True, slots=True)
 class ControlHandler:
     """Answers the three. `broker_epoch` is that of this broker's registration; `partitions_gone` gets
-    partitions whose topic has been deleted. `topic_names` reads the topics that exist, `in_background`.
+    partitions whose topic has been deleted. `look_for_deleted` gets the epoch of a new controller, which says
+    nothing of topics that were deleted before.
     """
 
     replicas: ReplicaManager
@@ -48,8 +45,7 @@ class ControlHandler:
     topic_purgatory: Purgatory[DelayedTopics]
     election_purgatory: Purgatory[DelayedElection]
     broker_epoch: Callable[[], int]
-    topic_names: Callable[[], Iterable[str]]
-    in_background: InBackground
+    look_for_deleted: Callable[[int], None]
     partitions_gone: Callable[[Iterable[TopicPartition]], None] = lambda _: None
 
     def leader_and_isr(self, request: Request) -> None:
@@ -64,27 +60,11 @@ class ControlHandler:
     def update_metadata(self, request: Request) -> None:
         """Update the metadata cache, and complete the requests that wait for it."""
         wanted: UpdateMetadataRequest = entity_of(request)
-        known = self.cache.topics_before(wanted.controller_epoch)
+        is_first = self.cache.is_of_earlier_controllers(wanted.controller_epoch)
         error = self.carry_out(wanted).error
         request.respond([encode_response(UpdateMetadataResponse(error_code=error))])
-        if known and not error:
-            self.in_background(request, lambda _: self._forget_deleted(known, wanted.controller_epoch))
-
-    def _forget_deleted(self, known: frozenset[str], controller_epoch: int) -> None:
-        """Forget those of the topics that were deleted while their controller did not reach this broker.
-
-        A new controller does not know that they were there, and says nothing of them. With Kafka they stay
-        until the broker is started again.
-        """
-        try:
-            deleted = known.difference(self.topic_names())
-        except StoreError as error:
-            _log.debug("Topics that were deleted meanwhile are not looked for: %s", error)
-            return
-        gone = self.cache.forget(deleted, controller_epoch)
-        if gone:
-            _log.info("Topics that were deleted meanwhile are forgotten: %s", ", ".join(sorted(deleted)))
-            self.partitions_gone(gone)
+        if is_first and not error:
+            self.look_for_deleted(wanted.controller_epoch)
 
     def carry_out(self, wanted: ControlRequest) -> ControlResponse:
         """What the controller wants, unless it was meant for an earlier registration of this broker."""
