@@ -26,6 +26,7 @@ from klog.formats import compression
 from klog.formats.names import CONSUMER_OFFSETS, TopicPartition
 from klog.metadata.producer_ids import ProducerIds
 from klog.protocol.apis import ApiKey
+from klog.protocol.error_codes import ErrorCode
 from klog.protocol.messages import decode_response, encode_request
 from klog.replication.internal_append import InternalAppends
 from klog.server.coordinators import groups as group_wiring
@@ -208,13 +209,25 @@ class Coordinators:
         state = TransactionState.COMPLETE_COMMIT if committed else TransactionState.COMPLETE_ABORT
         return self.transactions.describe(transactional_id).state == state.title
 
+    def _is_stray(self, key: TopicPartition) -> bool:
+        return self._broker.world.is_stray(key, self._broker.broker_id)
+
+    def _loads(self, coordinator: TransactionCoordinator | GroupCoordinator, key: TopicPartition) -> bool:
+        """Whether a partition is being loaded. A stray replica may wait for its followers for good."""
+        owner: object = coordinator._partitions.owner_of(key.partition)
+        return owner is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and not self._is_stray(key)
+
     def undecided(self) -> str:
         """A transaction that this broker coordinates and that is open or not complete; empty if none is."""
-        if self._transaction_coordinator.is_loading or self.group_coordinator.is_loading:
-            return f"b{self._broker.broker_id} is loading coordinators' partitions"
+        for topic, coordinator in (
+            (TRANSACTION_STATE, self._transaction_coordinator),
+            (CONSUMER_OFFSETS, self.group_coordinator),
+        ):
+            for number in range(coordinator.settings.partitions):
+                if self._loads(coordinator, TopicPartition(topic, number)):
+                    return f"b{self._broker.broker_id} is loading {topic}-{number}"
         for owner in self._transaction_coordinator.owned():
-            key = TopicPartition(TRANSACTION_STATE, owner.number)
-            if self._broker.world.is_stray(key, self._broker.broker_id):
+            if self._is_stray(TopicPartition(TRANSACTION_STATE, owner.number)):
                 continue  # another broker coordinates its transactions
             for each in owner.transactions.values():
                 if each.pending is not None or not each.is_expired(_FOREVER_MS * 2, 0):
