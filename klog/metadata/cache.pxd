@@ -2,4 +2,3 @@ cdef class MetadataCache:
     cdef readonly object snapshot
     cdef object _writing
     cdef bint _updated
-    cdef int _controller_epoch

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 from klog.formats.names import TopicPartition
 from klog.metadata.control_requests import can_exist, live_broker, partition_states, topic_ids
@@ -21,8 +20,6 @@ from klog.protocol.interbroker.update_metadata import (
 )
 
 _log = logging.getLogger(__name__)
-
-_NO_EPOCH: Final = -1
 
 Partitions = Mapping[int, UpdateMetadataPartitionState]
 
@@ -48,7 +45,6 @@ class MetadataCache:
         self.snapshot = ClusterSnapshot()
         self._writing = threading.Condition()
         self._updated = False
-        self._controller_epoch = _NO_EPOCH
 
     def set_initial_brokers(self, brokers: Mapping[int, BrokerRegistration]) -> None:
         """Sets the live brokers until the controller sends them.
@@ -94,26 +90,18 @@ class MetadataCache:
                 request.controller_id if request.controller_id >= 0 else None,
             )
             self._updated = True
-            self._controller_epoch = max(self._controller_epoch, request.controller_epoch)
             self._writing.notify_all()
         return tuple(partition for group in deleted.values() for partition in group)
 
-    def is_of_earlier_controllers(self, controller_epoch: int) -> bool:
-        """Whether topics are known, and all from controllers of earlier epochs."""
-        with self._writing:
-            return bool(self.snapshot.topics) and controller_epoch > self._controller_epoch
+    def forget(self, topics: Mapping[str, Partitions]) -> tuple[TopicPartition, ...]:
+        """Removes topics that are as they were in an earlier snapshot. Returns the partitions that they had.
 
-    def forget_others(self, topics: Container[str], controller_epoch: int) -> tuple[TopicPartition, ...]:
-        """Removes all topics but these, and but those that the controller of this epoch or a later one has
-        written. Returns the partitions that they had.
+        An update that names a topic makes another mapping of its partitions.
         """
         with self._writing:
             old = self.snapshot
             gone = {
-                name: partitions
-                for name, partitions in old.topics.items()
-                if name not in topics
-                and all(state.controller_epoch < controller_epoch for state in partitions.values())
+                name: partitions for name, partitions in topics.items() if old.topics.get(name) is partitions
             }
             if not gone:
                 return ()

@@ -39,7 +39,7 @@ def control(broker: Broker) -> ControlHandler:
         Purgatory("topic", broker.timer),
         Purgatory("elect-leader", broker.timer),
         lambda: 0,
-        lambda _epoch: None,
+        lambda _update, _known: None,
     )
 
 

@@ -388,7 +388,7 @@ def _control_routes(parts: HandlerServices) -> dict[int, Route]:
         purgatories.topics,
         purgatories.elections,
         parts.broker_epoch,
-        parts.deleted_topics.look,
+        parts.deleted_topics.on_update,
         parts.groups.partitions_deleted,
     )
     elect = ElectLeadersHandler(cache, purgatories.elections, put, parts.timer_ms)

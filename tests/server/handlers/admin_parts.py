@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -17,7 +18,7 @@ from klog.controller.events import AlterPartition, Event, ResponseReceived, Star
 from klog.controller.settings import ControllerSettings
 from klog.formats.names import TopicPartition
 from klog.metadata import cluster
-from klog.metadata.cache import MetadataCache
+from klog.metadata.cache import MetadataCache, Partitions
 from klog.metadata.configs import ConfigChangeNotifications
 from klog.metadata.control_requests import ControlRequest, ControlResponse, partition_states
 from klog.metadata.local import SharedTree, TreeSession
@@ -27,6 +28,7 @@ from klog.protocol.apis import ApiKey
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.interbroker.leader_and_isr import LeaderAndIsrRequest
 from klog.protocol.interbroker.stop_replica import StopReplicaRequest
+from klog.protocol.interbroker.update_metadata import UpdateMetadataRequest
 from klog.protocol.messages import encode_request
 from klog.replication.purgatory import Purgatory, Timer
 from klog.security.quotas.client_quotas import ClientLimits
@@ -141,8 +143,8 @@ class AdminCluster:
         self.topic_purgatory: Purgatory[DelayedTopics] = Purgatory("topic", self.timer)
         self.election_purgatory: Purgatory[DelayedElection] = Purgatory("elect-leader", self.timer)
         self.holding_back = False
-        # The epochs of controllers that have sent metadata after others.
-        self.new_controllers: list[int] = []
+        # With the topics that were known before.
+        self.updates: list[tuple[UpdateMetadataRequest, Mapping[str, Partitions]]] = []
         self._events: deque[Event] = deque()
         self.outgoing: deque[tuple[int, ControlRequest]] = deque()
         cluster.create_persistent_nodes(self.store)
@@ -180,7 +182,7 @@ class AdminCluster:
             self.topic_purgatory,
             self.election_purgatory,
             lambda: self.epochs[ME],
-            self.new_controllers.append,
+            lambda update, known: self.updates.append((update, known)),
         )
         loggers = Loggers("klog.made.for.tests")
         listeners = read_listeners(self.config)

@@ -105,16 +105,13 @@ def brokers_only(epoch):
     return update_metadata({}, {}, [registration(ME)], **sender(epoch, -1))
 
 
-def test_the_first_metadata_of_another_controller_make_the_broker_look_for_deleted_topics() -> None:
-    """Topics may have been deleted while the broker was not reached: no later controller names them."""
+def test_each_update_that_is_obeyed_is_passed_on_with_what_was_known_before() -> None:
     cluster = AdminCluster(elected=False)
-    tell(cluster, brokers_only(1))
-    tell(cluster, update(2, -1))
-    tell(cluster, brokers_only(2))
-    assert cluster.new_controllers == []
-    for epoch in (4, 4, 3):
-        tell(cluster, brokers_only(epoch))
-    assert cluster.new_controllers == [4]
+    updates = update(2, -1), brokers_only(2), brokers_only(1)
+    for each in updates:
+        tell(cluster, each)
+    obeyed = [(each.controller_epoch, set(known)) for each, known in cluster.updates]
+    assert obeyed == [(2, set()), (2, {"t"})]
 
 
 def shut_down(cluster, broker_id, epoch):

@@ -29,7 +29,7 @@ class Looking:
         self.topics = DeletedTopics(
             self.cache, self._topic_names, self.partitions_gone.extend, new_worker=self._new_worker
         )
-        self.send(1, "gone", "kept", "again")
+        self.update("gone", "kept", "again")
 
     def _topic_names(self) -> list[str]:
         if self.is_away:
@@ -43,13 +43,19 @@ class Looking:
     def wake(self) -> None:
         self.wakes += 1
 
-    def send(self, epoch: int, *names: str) -> None:
+    def update(self, *names: str, controller_epoch: int = 1, broker_epoch: int = 1) -> None:
         """A controller sends topics, with a partition each."""
-        states = {
-            TopicPartition(each, 0): update_metadata_state(0, 1, (1,), controller_epoch=epoch)
-            for each in names
-        }
-        self.cache.update(update_metadata(states, dict.fromkeys(names, TOPIC_ID), [], controller_epoch=epoch))
+        states = {TopicPartition(each, 0): update_metadata_state(0, 1, (1,)) for each in names}
+        request = update_metadata(
+            states,
+            dict.fromkeys(names, TOPIC_ID),
+            [],
+            controller_epoch=controller_epoch,
+            broker_epoch=broker_epoch,
+        )
+        known = self.cache.snapshot.topics
+        self.cache.update(request)
+        self.topics.on_update(request, known)
 
     @property
     def known(self) -> set[str]:
@@ -61,9 +67,18 @@ def looking() -> Looking:
     return Looking()
 
 
-def test_what_is_not_in_the_tree_is_forgotten_and_named(looking, caplog) -> None:
-    looking.topics.look(2)
+@pytest.mark.parametrize("epochs", [{"controller_epoch": 2}, {"broker_epoch": 2}])
+def test_the_first_update_of_a_controller_or_a_registration_starts_the_search(looking, epochs) -> None:
+    """The controller does not name topics that were deleted before the broker was registered again."""
+    looking.update("kept")
+    assert looking.wakes == 0
+    looking.update(**epochs)
+    looking.update("kept", **epochs)
     assert looking.wakes == 1
+
+
+def test_what_is_not_in_the_tree_is_forgotten_and_named(looking, caplog) -> None:
+    looking.update(controller_epoch=2)
     with caplog.at_level(logging.INFO):
         assert looking.work() is None
     assert looking.known == set(looking.cache.snapshot.topic_ids) == {"kept"}
@@ -73,10 +88,10 @@ def test_what_is_not_in_the_tree_is_forgotten_and_named(looking, caplog) -> None
     ]
 
 
-def test_a_topic_that_a_newer_controller_made_again_stays_and_is_not_named(looking, caplog) -> None:
+def test_a_topic_that_is_made_again_stays_and_is_not_named(looking, caplog) -> None:
     """It was created after the tree was read."""
-    looking.send(2, "again")
-    looking.topics.look(2)
+    looking.update(broker_epoch=2)
+    looking.update("again", broker_epoch=2)
     with caplog.at_level(logging.INFO):
         looking.work()
     assert (looking.known, looking.partitions_gone) == ({"kept", "again"}, [TopicPartition("gone", 0)])
@@ -87,7 +102,7 @@ def test_a_topic_that_a_newer_controller_made_again_stays_and_is_not_named(looki
 
 def test_while_the_tree_cannot_be_read_it_is_tried_again(looking) -> None:
     looking.is_away = True
-    looking.topics.look(2)
+    looking.update(controller_epoch=2)
     assert looking.work() == looking.work() == looking.retry_s > 0
     assert (looking.known, looking.partitions_gone) == ({"gone", "kept", "again"}, [])
     looking.is_away = False
@@ -96,9 +111,8 @@ def test_while_the_tree_cannot_be_read_it_is_tried_again(looking) -> None:
 
 
 def test_nothing_is_said_if_nothing_was_deleted(looking, caplog) -> None:
-    looking.send(2, "gone", "again")
+    looking.update("gone", "again", controller_epoch=2)
     before = looking.cache.snapshot
-    looking.topics.look(2)
     with caplog.at_level(logging.INFO):
         assert looking.work() is None
     assert looking.cache.snapshot is before

@@ -6,12 +6,12 @@ one of a controller that has been replaced.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from klog.formats.names import TopicPartition
-from klog.metadata.cache import MetadataCache
+from klog.metadata.cache import MetadataCache, Partitions
 from klog.metadata.control_requests import (
     ControlRequest,
     ControlResponse,
@@ -36,8 +36,8 @@ _ANY_EPOCH: Final = -1
 @dataclass(frozen=True, slots=True)
 class ControlHandler:
     """Answers the three. `broker_epoch` is that of this broker's registration; `partitions_gone` gets
-    partitions whose topic has been deleted. `look_for_deleted` gets the epoch of a new controller, which says
-    nothing of topics that were deleted before.
+    partitions whose topic has been deleted. `on_update` gets each update, and the topics that were known
+    before it.
     """
 
     replicas: ReplicaManager
@@ -45,7 +45,7 @@ class ControlHandler:
     topic_purgatory: Purgatory[DelayedTopics]
     election_purgatory: Purgatory[DelayedElection]
     broker_epoch: Callable[[], int]
-    look_for_deleted: Callable[[int], None]
+    on_update: Callable[[UpdateMetadataRequest, Mapping[str, Partitions]], None]
     partitions_gone: Callable[[Iterable[TopicPartition]], None] = lambda _: None
 
     def leader_and_isr(self, request: Request) -> None:
@@ -60,11 +60,11 @@ class ControlHandler:
     def update_metadata(self, request: Request) -> None:
         """Update the metadata cache, and complete the requests that wait for it."""
         wanted: UpdateMetadataRequest = entity_of(request)
-        is_first = self.cache.is_of_earlier_controllers(wanted.controller_epoch)
+        known = self.cache.snapshot.topics
         error = self.carry_out(wanted).error
         request.respond([encode_response(UpdateMetadataResponse(error_code=error))])
-        if is_first and not error:
-            self.look_for_deleted(wanted.controller_epoch)
+        if not error:
+            self.on_update(wanted, known)
 
     def carry_out(self, wanted: ControlRequest) -> ControlResponse:
         """What the controller wants, unless it was meant for an earlier registration of this broker."""

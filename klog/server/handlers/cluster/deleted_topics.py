@@ -1,19 +1,21 @@
-"""Forgets topics that were deleted while their controller did not reach this broker.
+"""Forgets topics that were deleted while the controller did not reach this broker.
 
-The next controller does not know that they were there, and says nothing of them. With Kafka they stay in the
-metadata of the broker until it is started again.
+The next controller does not know that they were there, and says nothing of them. Nor does the same one when
+this broker has registered again. With Kafka they stay in the broker's metadata until it is started again.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+import threading
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from klog.formats.names import TopicPartition
 from klog.jobs.worker import NewWorker, Worker
-from klog.metadata.cache import MetadataCache
+from klog.metadata.cache import MetadataCache, Partitions
 from klog.metadata.errors import StoreError
+from klog.protocol.interbroker.update_metadata import UpdateMetadataRequest
 
 _log = logging.getLogger(__name__)
 
@@ -37,7 +39,11 @@ class DeletedTopics:
         self._cache = cache
         self._topic_names = topic_names
         self._partitions_gone = partitions_gone
-        self._controller_epoch = -1
+        # The epochs of the controller and of this broker's registration in the last update.
+        self._epochs: tuple[int, int] | None = None
+        self._lock = threading.Lock()
+        # Guarded by the lock: the topics of which some may be gone.
+        self._known: Mapping[str, Partitions] = {}
         self._worker = new_worker("klog-deleted-topics", self._work, retry_s=_RETRY_S)
 
     def start(self) -> None:
@@ -52,19 +58,31 @@ class DeletedTopics:
         """Wait until the thread has ended."""
         self._worker.join()
 
-    def look(self, controller_epoch: int) -> None:
-        """Look for topics that no controller of this epoch or a later one has sent, soon."""
-        self._controller_epoch = max(self._controller_epoch, controller_epoch)
-        self._worker.wake()
+    def on_update(self, update: UpdateMetadataRequest, known: Mapping[str, Partitions]) -> None:
+        """An update has come; `known` are the topics before it.
+
+        With the first one of a controller, or of a registration, look soon which of these are gone.
+        """
+        epochs = update.controller_epoch, update.broker_epoch
+        if epochs != self._epochs:
+            self._epochs = epochs
+            if known:
+                with self._lock:
+                    self._known = known
+                self._worker.wake()
 
     def _work(self) -> float | None:
-        controller_epoch = self._controller_epoch
+        known = self._known
         try:
             existing = frozenset(self._topic_names())
         except StoreError as error:
             _log.debug("Topics that were deleted meanwhile are looked for again in %g s: %s", _RETRY_S, error)
             return _RETRY_S
-        gone = self._cache.forget_others(existing, controller_epoch)
+        # What was created again after the tree was read has been updated since.
+        gone = self._cache.forget({name: each for name, each in known.items() if name not in existing})
+        with self._lock:
+            if self._known is known:
+                self._known = {}
         if gone:
             names = sorted({each.topic for each in gone})
             _log.info("Topics that were deleted meanwhile are forgotten: %s", ", ".join(names))
