@@ -53,6 +53,7 @@ LEFT_OUT: Final = (
     "commands/shared/test_output_options.py",
     "admin/reassign",
     "docs/test_admin_page.py",
+    "docs/test_backup_scenarios.py",
     "docs/test_client_pages.py",
     "docs/test_cluster_page.py",
     "docs/test_export_guide.py",

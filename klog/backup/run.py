@@ -49,7 +49,8 @@ class RunOptions:
 
     `patterns` are regular expressions of topics (none: all). `id_suffix` ends the backup's id. `log_end`
     takes records above the high watermark of a running broker. `metadata` is the cluster's metadata in its
-    JSON form, or None. `watch` receives the number of bytes to read, and then those that were read.
+    JSON form, or None: that of the backup before. `problems` are what is known to be missing before the run.
+    `on_total` receives the number of bytes to read, and `on_bytes` those that were read.
     """
 
     id_suffix: str
@@ -58,6 +59,7 @@ class RunOptions:
     jobs: int = 1
     log_end: bool = False
     metadata: bytes | None = None
+    problems: tuple[Problem, ...] = ()
     now_ms: Callable[[], int] = _now_ms
     pause: Callable[[float], object] = time.sleep
     on_total: Callable[[int], object] = lambda _bytes: None
@@ -132,7 +134,7 @@ class _Run:
             now_ms=options.now_ms,
         )
         self._rules = CopyRules(options.now_ms, options.pause, options.log_end)
-        self._problems: list[Problem] = []
+        self._problems: list[Problem] = list(options.problems)
         self._cluster_id: str | None = None
         self._base: str | None = None
         self._base_metadata: StoredObject | None = None

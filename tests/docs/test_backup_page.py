@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import subprocess
@@ -13,10 +12,10 @@ import pytest
 
 from tests.backup.repositories import log_files
 from tests.corpora import REPOSITORY
+from tests.docs.backup_page import PAGE, blocks, run
 from tests.docs.console import console_examples, run_console
 from tests.export.logs import batch, replica, write_segment
 
-PAGE = (REPOSITORY / "docs" / "backup.md").read_text(encoding="utf-8")
 LINES = re.findall(r"^(?:ExecStart=\S*/)?(klog (?:backup|restore) .+)$", PAGE, re.MULTILINE)
 
 
@@ -38,12 +37,6 @@ def test_the_other_lines_have_options_that_exist(line: str) -> None:
     assert {word for word in words if word.startswith("--")} <= set(re.findall(r"--[a-z-]+", shown))
 
 
-def blocks(heading: str) -> list[str]:
-    """The shell blocks of a scenario."""
-    section = PAGE.split(f"\n### {heading}\n")[1].split("\n## ")[0].split("\n### ")[0]
-    return re.findall(r"```sh\n(.*?)```", section, re.DOTALL)
-
-
 def test_garbage_is_left_behind_and_a_drill_is_clean_as_the_page_says(tmp_path: Path) -> None:
     """The blocks run as written, at other places and at a moment after which garbage came."""
     logs = replica(tmp_path / "kafka" / "orders-0", [batch(0, 5, at=1000)]).parent
@@ -55,24 +48,12 @@ def test_garbage_is_left_behind_and_a_drill_is_clean_as_the_page_says(tmp_path: 
         "2026-11-24T10:00:00Z": "1970-01-01T00:00:05Z",
     }
 
-    def run(block: str) -> subprocess.CompletedProcess[str]:
-        for written, place in places.items():
-            block = block.replace(written, str(place))
-        path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
-        return subprocess.run(
-            ["/bin/bash", "-ec", block],
-            env={**os.environ, "PATH": path},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
     write_segment(logs / "orders-0", [batch(5, 5, at=9000)])
     back, beside = blocks("A bad deployment has written garbage since 10:00")
     (drill,) = blocks("A restore drill")
 
     for block in (back, beside.replace("--at 1h", "--at 1970-01-01T00:00:05Z"), drill.replace("--at 1h", "")):
-        done = run(block)
+        done = run(block, places)
         assert done.returncode == 0, f"{block}{done.stdout}{done.stderr}"
 
     for directory in (tmp_path / "restored" / "orders-0", tmp_path / "mnt-orders" / "orders-before-0"):

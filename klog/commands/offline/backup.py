@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from klog.commands.offline.backing.cluster import cluster_origin
+from klog.commands.offline.backing.cluster import cluster_origin, metadata_reader
 from klog.commands.offline.backing.running import (
     LateProgress,
     Origin,
@@ -148,13 +148,14 @@ def _origin(
         if connection.bootstrap_server not in (None, os.environ.get("KLOG_BOOTSTRAP_SERVER")):
             raise UsageError("SOURCE and --bootstrap-server exclude each other", cure="make two runs")
         _check_is_apart(to, sources)
-        return Origin(lambda: nullcontext(LogDirectories(sources)), 1)
+        metadata = metadata_reader(running, connection)
+        return Origin(lambda: nullcontext(LogDirectories(sources)), 1, metadata)
     if not connection.is_named:
         raise missing("SOURCE (or --bootstrap-server HOST:PORT)")
     if running.log_end:
         cure = "leave it out, or back up the brokers' log directories"
         raise UsageError("--log-end: over the wire no record above the high watermark can be read", cure=cure)
-    return cluster_origin(connection)
+    return cluster_origin(running, connection)
 
 
 def _check_is_apart(place: str, sources: Sequence[str]) -> None:

@@ -15,6 +15,7 @@ import pytest
 from klog.backup.reading import open_backups
 from klog.cluster_metadata import json_form
 from klog.cluster_metadata.model import Cluster
+from klog.formats.names import TopicPartition
 from tests import corpora
 from tests.commands.running import Run, runner
 from tests.export.logs import batch, replica, write_segment
@@ -201,11 +202,22 @@ def test_the_metadata_is_kept_and_carried_over(klog: Run, logs: Path, tmp_path: 
         assert json_form.decode(repository.read_stored(stored)) == cluster
 
 
-def test_metadata_that_cannot_be_read_ends_the_run(klog: Run, logs: Path, tmp_path: Path) -> None:
-    (tmp_path / "cluster.json").write_text("{}")
-    done = klog("backup", "run", logs, "--to", tmp_path / "r", "--metadata", tmp_path / "cluster.json")
-    assert (done.code, done.out) == (1, "")
+def test_metadata_that_cannot_be_read_stays_and_logs_are_backed_up(
+    klog: Run, logs: Path, tmp_path: Path
+) -> None:
+    metadata = tmp_path / "cluster.json"
+    metadata.write_bytes(json_form.encode(Cluster(cluster_id="abc", features={"kraft.version": 1})))
+    backup(klog, logs, "--to", tmp_path / "r", "--metadata", metadata)
+    write_segment(logs / "orders-0", [batch(40, 5)])
+    metadata.write_text("{}")
+    done = klog("backup", "run", logs, "--to", tmp_path / "r", "--metadata", metadata)
+    assert done.code == 1
+    assert "the metadata could not be read, and stays as it was in the backup before" in done.err
     assert "cluster.json" in done.err
+    repository = open_backups(str(tmp_path / "r"))
+    first, second = repository.manifests()
+    assert second.metadata == first.metadata
+    assert repository.partitions(second)[TopicPartition("orders", 0)].end_offset == 45
 
 
 def test_runs_go_on_until_they_are_interrupted(logs: Path, tmp_path: Path) -> None:

@@ -1,10 +1,12 @@
-"""A running cluster as the source of `klog backup run`."""
+"""A running cluster as the source of `klog backup run`, and where the metadata comes from."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from klog.commands.offline.backing.running import Origin
+from klog.commands.offline.backing.running import Origin, RunningOptions
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_note
 
@@ -12,17 +14,37 @@ if TYPE_CHECKING:
     from klog.admin.settings import ClientSettings
 
 _JOBS: Final = 4
+_SCHEME: Final = "kafka://"
 
 
-def cluster_origin(connection: ConnectionOptions) -> Origin:
+def cluster_origin(running: RunningOptions, connection: ConnectionOptions) -> Origin:
     """The cluster that the options name; each run opens it anew. Raises UsageError for bad options."""
     from klog.admin import connect
     from klog.backup.wire.source import WireSource
 
     settings = connection.settings()
     name = ",".join(map(str, settings.bootstrap))
-    metadata = _Metadata(settings)
-    return Origin(lambda: WireSource(lambda: connect.cluster(settings), name), _JOBS, metadata.read)
+    metadata = metadata_reader(running, connection) or _Metadata(settings).read
+    return Origin(lambda: WireSource(lambda: connect.cluster(settings), name), _JOBS, metadata)
+
+
+def metadata_reader(running: RunningOptions, connection: ConnectionOptions) -> Callable[[], bytes] | None:
+    """Gives the JSON form of the metadata that --metadata names, None if it names nothing."""
+    source = running.metadata
+    if source is None:
+        return None
+    if source.startswith(_SCHEME):
+        named = replace(connection, bootstrap_server=source.removeprefix(_SCHEME))
+        return _Metadata(named.settings()).read
+
+    def read() -> bytes:
+        from klog.cluster_metadata import json_form
+        from klog.cluster_metadata.forms import raise_problem
+        from klog.cluster_metadata.sources import read_source
+
+        return json_form.encode(read_source(source, raise_problem).cluster, secrets=running.secrets)
+
+    return read
 
 
 class _Metadata:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Self
 
 from klog.commands.offline.backing.rows import result_row, result_text
 from klog.commands.shared.arguments import parse_span
+from klog.commands.shared.exit_codes import WRONG_USAGE, exit_code
 from klog.commands.shared.messages import print_error, print_line, print_note
 from klog.commands.shared.option_sets import flag, optional
 from klog.commands.shared.output import OutputOptions
@@ -21,6 +22,7 @@ from klog.formats.errors import KlogError, UsageError
 
 if TYPE_CHECKING:
     from klog.backup.catalogue import Summariser
+    from klog.backup.model import Problem
     from klog.backup.repository import Repository
     from klog.backup.run import Result, RunOptions
     from klog.backup.sources import BackupSource
@@ -65,7 +67,8 @@ class RunningOptions:
     )
     metadata: str | None = optional(
         None,
-        "Keep the cluster's metadata with the backup: any source that klog metadata show reads.",
+        "Keep the cluster's metadata with the backup: kafka://HOST:PORT, or any source that klog metadata"
+        " show reads.",
         metavar="SOURCE",
     )
     secrets: bool = flag("Keep passwords and credentials of the metadata, too.")
@@ -91,12 +94,12 @@ class RunningOptions:
 class Origin:
     """What is backed up: `open` gives the source of a run, `jobs` is how many partitions are usual.
 
-    `metadata` gives the cluster's metadata in its JSON form, None if the source has none.
+    `metadata` gives the cluster's metadata in its JSON form; it is None if that is not asked for.
     """
 
     open: Callable[[], AbstractContextManager[BackupSource]]
     jobs: int
-    metadata: Callable[[], bytes | None] = lambda: None
+    metadata: Callable[[], bytes] | None
 
 
 @contextmanager
@@ -195,27 +198,33 @@ def _options(running: RunningOptions, origin: Origin, shown: LateProgress) -> Ru
         if throttle is not None:
             throttle.take(size_bytes)
 
+    metadata, problems = _metadata(origin)
     return RunOptions(
         id_suffix=secrets.token_hex(4),
         klog_version=version("klog"),
         patterns=running.patterns(),
         jobs=running.jobs or origin.jobs,
         log_end=running.log_end,
-        metadata=origin.metadata()
-        if running.metadata is None
-        else _metadata(running.metadata, secrets=running.secrets),
+        metadata=metadata,
+        problems=problems,
         on_total=shown.begin,
         on_bytes=on_bytes,
     )
 
 
-def _metadata(source: str, *, secrets: bool) -> bytes:
-    """The cluster's metadata in its JSON form. Raises `KlogError`."""
-    from klog.cluster_metadata import json_form
-    from klog.cluster_metadata.forms import raise_problem
-    from klog.cluster_metadata.sources import read_source
+def _metadata(origin: Origin) -> tuple[bytes | None, tuple[Problem, ...]]:
+    """The cluster's metadata, or why it could not be read: logs are backed up all the same."""
+    from klog.backup.model import Problem
 
-    return json_form.encode(read_source(source, raise_problem).cluster, secrets=secrets)
+    if origin.metadata is None:
+        return None, ()
+    try:
+        return origin.metadata(), ()
+    except KlogError as error:
+        if exit_code(error) == WRONG_USAGE:
+            raise
+        what = f"the metadata could not be read, and stays as it was in the backup before: {error}"
+        return None, (Problem(None, what),)
 
 
 class LateProgress:
