@@ -140,7 +140,7 @@ def test_from_nothing_to_a_nightly_backup(scene: Scene) -> None:
         assert (row["problems"], scene.end_offset("nightly")) == ([], end)
         produce(scene, "nightly")
     repository = open_backups(str(scene.repository))
-    assert all(manifest.metadata is not None for manifest in repository.manifests())
+    assert all(repository.manifest(each).metadata is not None for each in repository.ids())
     scene.run("klog backup verify s3://backups/cluster")
     (prune,) = blocks("Check and prune")
     assert "2 backups kept" in scene.run(prune)

@@ -215,7 +215,7 @@ def test_metadata_that_cannot_be_read_stays_and_logs_are_backed_up(
     assert "the metadata could not be read, and stays as it was in the backup before" in done.err
     assert "cluster.json" in done.err
     repository = open_backups(str(tmp_path / "r"))
-    first, second = repository.manifests()
+    first, second = map(repository.manifest, repository.ids())
     assert second.metadata == first.metadata
     assert repository.partitions(second)[TopicPartition("orders", 0)].end_offset == 45
 
