@@ -19,6 +19,7 @@ from tests.waiting import eventually
 
 # Long enough for a busy machine. No test waits until a session has expired.
 SESSION_MS = 30_000
+_REBALANCE_MS = 5_000
 _COMMIT_TRIES = 100
 Assignors = tuple[str, ...]
 
@@ -115,21 +116,37 @@ class KafkaPythonMember(Member):
             group_instance_id=options.get("instance"),
             partition_assignment_strategy=[by_name[options.get("assignor", "range")]],
         )
-        # A member that leads before it has the topic's metadata assigns nothing, and stays so.
-        consumer.partitions_for_topic(topic)
-        consumer.subscribe([topic])
+        member = self
+
+        class Rebalances(kafka.ConsumerRebalanceListener):
+            under_way = True
+
+            def on_partitions_revoked(self, revoked) -> None:
+                self.under_way = True
+
+            def on_partitions_assigned(self, assigned) -> None:
+                self.under_way = False
+                member.assigned = {each.partition for each in assigned}
+
+        rebalances = Rebalances()
+        consumer.subscribe([topic], listener=rebalances)
+        # A leader of a group that hears of the topic's partitions later joins again. If a poll ends meanwhile
+        # because it has records, kafka-python 3.0 never ends that join, and refuses all commits.
+        consumer.topics()
         while not self._stop.is_set():
-            # If it ends while the member joins, kafka-python 3.0 joins in the background and never sends a
-            # heartbeat: it does not hear of the next rebalance.
-            for records in consumer.poll(timeout_ms=1_000).values():
+            # If a poll of kafka-python 3.0 ends before the member has joined, the next one joins again. If
+            # all polls are shorter than a rebalance, the group never comes to rest.
+            timeout_ms = _REBALANCE_MS if rebalances.under_way else 1_000
+            for records in consumer.poll(timeout_ms=timeout_ms).values():
                 self.read += (record.value for record in records)
-            self.assigned = {each.partition for each in consumer.assignment()}
         for _ in range(_COMMIT_TRIES):
             try:
                 consumer.commit()
                 break
             except (RebalanceInProgressError, CommitFailedError):
                 consumer.poll(timeout_ms=100)  # a member joins again in poll
+        else:
+            raise AssertionError("kafka-python did not commit")
         consumer.close()
 
 

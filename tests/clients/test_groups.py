@@ -81,8 +81,16 @@ def all_read(*members: Member) -> list[bytes]:
     return sorted(value for member in members for value in member.read)
 
 
+def _states(members: Sequence[Member]) -> str:
+    states = (f"{sorted(each.assigned)}, {len(each.read)} read" for each in members)
+    return f"waited in vain; the members have {'; '.join(states)}"
+
+
 def await_all(expected: list[bytes], *members: Member) -> None:
-    eventually(lambda: any(each.failure for each in members) or all_read(*members) == expected)
+    eventually(
+        lambda: any(each.failure for each in members) or all_read(*members) == expected,
+        problem=lambda: _states(members),
+    )
     assert [each.failure for each in members] == [None] * len(members)
 
 
@@ -95,7 +103,7 @@ def await_shares(members: Sequence[Member], *sizes: int) -> None:
             sizes
         )
 
-    eventually(lambda: any(each.failure for each in members) or shared())
+    eventually(lambda: any(each.failure for each in members) or shared(), problem=lambda: _states(members))
     assert [each.failure for each in members] == [None] * len(members)
 
 
