@@ -383,9 +383,9 @@ class BackgroundSyncedFile:
     def close(self) -> None:
         """Close the file without syncing it. Raises OSError, also that of the thread."""
         self.wait()
+        self._file.close()
         if self._error is not None:
             raise self._error
-        self._file.close()
 
     def wait(self) -> None:
         """Wait for the thread: the file must not be closed while it syncs."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 from typing import BinaryIO
 
@@ -14,7 +16,8 @@ from klog.backup.repository import Repository
 from klog.backup.restoring import selection
 from klog.backup.restoring.batches import Rows
 from klog.backup.restoring.partition_files import PartitionWriter
-from klog.formats.errors import CorruptRecordError
+from klog.export import outputs
+from klog.formats.errors import CorruptRecordError, StorageError
 from klog.formats.names import TopicPartition
 from klog.kernel import kernel
 from klog.kernel.columns import BatchTable
@@ -72,4 +75,19 @@ def test_a_batch_that_fails_its_checksum_is_an_error_with_its_place(
 def test_a_batch_below_its_segment_is_an_error(writer: PartitionWriter) -> None:
     writer.copy(rows(batch(0, 5), segment_base_offset=100))
     with pytest.raises(CorruptRecordError, match="does not belong into the segment that starts at 100"):
+        writer.finish()
+
+
+def test_a_disk_that_loses_what_was_written_is_an_error(
+    writer: PartitionWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel tells it once only, to the thread that sends a large segment to the disk meanwhile."""
+
+    def fail(_descriptor: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(outputs, "_STEP_BYTES", 1)
+    monkeypatch.setattr(os, "fsync", fail)
+    writer.copy(rows(batch(0, 5)))
+    with pytest.raises(StorageError, match="cannot be written: Input/output error"):
         writer.finish()

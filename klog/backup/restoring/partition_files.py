@@ -2,13 +2,15 @@
 
 Rules: Kafka's `LogSegment`, `ProducerStateManager` and `LeaderEpochFileCache`. The files are those of a log
 that was closed: indexes as a recovery would make them, and a producer snapshot at the start of each segment
-and at the end. Nothing is forced to disk here; the caller does that once for all.
+and at the end. The caller forces all of them to disk at once; large segments are sent there while they are
+written, so that little is left then.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import BinaryIO
 
@@ -16,6 +18,7 @@ from klog.backup.moment.values import AddedMarker
 from klog.backup.moment.view import PartitionView
 from klog.backup.restoring.batches import Rows
 from klog.backup.restoring.derived import DerivedFiles
+from klog.export.outputs import BackgroundSyncedFile
 from klog.formats import partition_metadata
 from klog.formats.checkpoints import EpochCheckpoint, build_epochs
 from klog.formats.constants import ENTRY_PREFIX_BYTES
@@ -59,6 +62,7 @@ class PartitionWriter:
         self._derived = DerivedFiles(view, snapshot, settings)
         self._segments: list[int] = []
         self._file: BinaryIO | None = None
+        self._synced: BackgroundSyncedFile | None = None
         self.end_offset = view.log_start_offset
         self._epoch = -1
         self._size_bytes = 0
@@ -97,7 +101,8 @@ class PartitionWriter:
     def batches(self) -> Iterator[Rows]:
         """What was written so far."""
         if self._file is not None:
-            self._file.flush()
+            with self._writing():
+                self._file.flush()
         table = BatchTable()
         for base in self._segments:
             with open_for_reading(self._path(FileKind.LOG, base)) as file:
@@ -130,10 +135,11 @@ class PartitionWriter:
         )
 
     def close(self) -> None:
-        """Close the segment that is being written."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        """Close the segment that is being written. Raises `StorageError`."""
+        synced, self._synced, self._file = self._synced, None, None
+        if synced is not None:
+            with self._writing():
+                synced.close()
 
     def _goes_on_in_empty_segment(self) -> bool:
         return self.end_offset in self._view.empty_segments and self.end_offset > self._segments[-1]
@@ -148,24 +154,27 @@ class PartitionWriter:
             self._save(FileKind.PRODUCER_SNAPSHOT, base_offset, self._derived.snapshot_at(base_offset))
         self._derived.begin_segment(base_offset)
         self._segment_bytes = 0
-        path = self._path(FileKind.LOG, base_offset)
-        try:
-            self._file = open(path, "xb")  # noqa: SIM115 (closed by the next roll, or `close`)
-        except OSError as error:
-            raise storage_error("cannot be written", path, error) from error
         self._segments.append(base_offset)
+        with self._writing():
+            self._file = open(self._path(FileKind.LOG, base_offset), "xb")  # noqa: SIM115 (see `close`)
+        self._synced = BackgroundSyncedFile(self._file)
 
     def _write(self, data: memoryview | bytearray) -> None:
-        try:
-            if self._file is not None:
-                self._file.write(data)
-        except OSError as error:
-            raise storage_error(
-                "cannot be written", self._path(FileKind.LOG, self._segments[-1]), error
-            ) from error
+        if self._synced is not None:
+            with self._writing():
+                self._synced.write(data)
         self._derived.follow(data, self._segment_bytes)
         self._segment_bytes += len(data)
         self._size_bytes += len(data)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Turn errors of the current segment's file into `StorageError`s."""
+        try:
+            yield
+        except OSError as error:
+            path = self._path(FileKind.LOG, self._segments[-1])
+            raise storage_error("cannot be written", path, error) from error
 
     def _end_segment(self) -> None:
         """Close the segment, and write the files that belong to it."""
