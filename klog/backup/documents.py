@@ -25,6 +25,7 @@ from klog.backup.model import (
     PartitionState,
     Piece,
     Problem,
+    ProducerSummary,
     RepositoryInfo,
     SegmentSeen,
     SnapshotObject,
@@ -40,6 +41,7 @@ from klog.cluster_metadata.json_codecs import (
     Member,
     array,
     integer,
+    invalid,
     keyed,
     optional,
     structure,
@@ -59,6 +61,17 @@ _STORED: Final = structure(
     size_bytes=Member("sizeBytes", _COUNT),
     sha256=Member("sha256", TEXT),
 )
+_NUMBERS: Final = array(INT64)
+_PRODUCER_FIELDS: Final = len(ProducerSummary._fields)
+
+
+def _decode_producer(given: object, place: str) -> ProducerSummary:
+    numbers = _NUMBERS.decode(given, place)
+    if len(numbers) != _PRODUCER_FIELDS:
+        raise invalid(place, f"a list of {_PRODUCER_FIELDS} numbers", given)
+    return ProducerSummary(*numbers)
+
+
 _PIECE: Final = structure(
     Piece,
     segment_base_offset=Member("segment", _COUNT),
@@ -71,6 +84,7 @@ _PIECE: Final = structure(
     name=Member("name", TEXT),
     stored_bytes=Member("storedBytes", _COUNT),
     has_transactions=Member("hasTransactions", BOOL, True),
+    producers=Member("producers", optional(array(Codec(list, _decode_producer))), None),
 )
 _SEEN: Final = structure(
     SegmentSeen,

@@ -16,6 +16,7 @@ from klog.backup.keys import read_key
 from klog.backup.packing import unpacked
 from klog.backup.reading import is_repository, open_backups
 from klog.backup.repository import Repository
+from klog.backup.restoring.histories import Detail
 from klog.backup.restoring.plan import PlannedPartition
 from klog.backup.restoring.request import RestoreRequest, Selected, plan_of, select
 from klog.backup.restoring.selection import RepositoryPieces
@@ -98,7 +99,9 @@ def _plan(repository: Repository, options: ReadOptions) -> Plan:
     wants = options.subscription.wants_some_of
     request = RestoreRequest(options.at_ms, options.backup, wants=wants)
     selected = select(repository, request)
-    restored = plan_of(repository, request, selected, jobs=available_cores(), reads_all=False)
+    needs_aborted = options.isolation is Isolation.READ_COMMITTED
+    detail = Detail.ABORTED if needs_aborted else Detail.CUT
+    restored = plan_of(repository, request, selected, jobs=available_cores(), detail=detail)
     chosen = [each for each in restored.partitions if options.subscription.wants(each.target)]
     if not chosen:
         raise MissingInputError("has none of the selected partitions", file=repository.place)

@@ -10,13 +10,30 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from klog.formats.checkpoints import EpochEntry
 from klog.formats.names import TopicPartition
 
 FORMAT_VERSION: Final = 1
 """Of `klog-backup.json` and all other documents. A klog that does not know a version does not touch it."""
+
+
+class ProducerSummary(NamedTuple):
+    """What a piece changes for a transactional producer.
+
+    The timestamp and the coordinator epoch are those of its last marker in the piece, -1 if it has none. The
+    rest is about its batches after that marker, or is -1: the epoch and offset of the first one, the offset
+    after the last one, and the timestamp of the first one.
+    """
+
+    producer_id: int
+    marker_ms: int
+    coordinator_epoch: int
+    epoch: int = -1
+    first_offset: int = -1
+    end_offset: int = -1
+    first_ms: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +43,10 @@ class Piece:
     The pieces of a segment, in their order, are the segment as it is restored. `start_bytes` is the position
     in the segment at the source: between two pieces that do not join, there was damage. `end_offset` is the
     offset after the last batch. `first_offset` is the base offset of the first one (for a compressed set of
-    magic 0 or 1, whose header does not say it, the lowest possible offset). `max_timestamp_ms` is the largest
-    timestamp of the batches, -1 for none. `sha256` is that of the batches. The object may be compressed and
-    encrypted, and has `stored_bytes`. Unless it `has_transactions`, no batch is transactional.
+    magic 0 or 1, whose header does not say it, the lowest possible offset). `max_timestamp_ms` is the
+    largest timestamp of the batches, -1 for none. `sha256` is that of the batches. The object may be
+    compressed and encrypted, and has `stored_bytes`. Unless it `has_transactions`, no batch is transactional.
+    `producers` are those of transactions; None if they are not known, or too many.
     """
 
     segment_base_offset: int
@@ -41,6 +59,7 @@ class Piece:
     name: str
     stored_bytes: int
     has_transactions: bool = True
+    producers: tuple[ProducerSummary, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

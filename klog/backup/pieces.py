@@ -6,12 +6,14 @@ A piece that is stored already is not stored again. Small ones wait, because man
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final
 
 from klog.backup import names
 from klog.backup.hashing import BackgroundHash
-from klog.backup.model import Piece
+from klog.backup.model import Piece, ProducerSummary
+from klog.backup.moment.open_transactions import OpenTransactions
 from klog.backup.packing import Packer
 from klog.backup.store import NewObject, Store
 from klog.formats.constants import BATCH_HEADER_BYTES, CODEC_MASK, TRANSACTIONAL_BIT
@@ -21,6 +23,8 @@ from klog.kernel.columns import OFFSET_UNKNOWN, BatchTable
 PIECE_BYTES: Final = 64 << 20
 _SMALL_BYTES: Final = 1 << 20
 _MANY_WAITING: Final = 256
+# A piece with more of them has no summary, so that states stay small.
+_MOST_PRODUCERS: Final = 256
 REUSED_MS: Final = 6 * 3_600_000
 """An object that no backup has is used if it is not older. It must be less than the grace time of a prune."""
 
@@ -141,18 +145,17 @@ class _Piece:
         self._first_offset = self._end_offset = -1
         self._max_timestamp_ms = -1
         self._has_transactions = False
+        self._transactions = OpenTransactions()
 
-    def add(
-        self,
-        data: memoryview,
-        first_offset: int,
-        end_offset: int,
-        max_timestamp_ms: int,
-        *,
-        has_transactions: bool,
-    ) -> None:
+    def follow(self, data: memoryview, table: BatchTable, first_row: int, end_row: int) -> None:
+        """Note the transactions in rows of a table, which was scanned from `data`."""
+        flags = set(table.attributes[first_row:end_row])
+        if any(each & TRANSACTIONAL_BIT for each in flags):
+            self._has_transactions = True
+            deque(self._transactions.follow(data, table, first_row, end_row), maxlen=0)
+
+    def add(self, data: memoryview, first_offset: int, end_offset: int, max_timestamp_ms: int) -> None:
         """Add batches."""
-        self._has_transactions = self._has_transactions or has_transactions
         if self._first_offset < 0:
             self._first_offset = first_offset
         self._end_offset = end_offset
@@ -194,7 +197,14 @@ class _Piece:
             name,
             self.new.stored_bytes,
             self._has_transactions,
+            self._producers(),
         )
+
+    def _producers(self) -> tuple[ProducerSummary, ...] | None:
+        if not self._has_transactions:
+            return None
+        found = self._transactions.summary()
+        return found if len(found) <= _MOST_PRODUCERS else None
 
 
 class SegmentPieces:
@@ -257,10 +267,8 @@ class SegmentPieces:
             first_offset,
             self.next_offset,
             max(table.max_timestamp[first_row:end_row]),
-            has_transactions=any(
-                flags & TRANSACTIONAL_BIT for flags in set(table.attributes[first_row:end_row])
-            ),
         )
+        piece.follow(data, table, first_row, end_row)
         header = batches[table.position[last] - start :][:BATCH_HEADER_BYTES]
         self.end_bytes += end - start
         self.last = self.end_bytes - table.size[last], bytes(header).hex()

@@ -11,6 +11,7 @@ from klog.backup.model import Piece
 from klog.backup.reading import open_piece
 from klog.backup.repository import Repository
 from klog.backup.restoring import request as requests
+from klog.backup.restoring.histories import Detail
 from klog.backup.restoring.plan import RestorePlan
 from klog.backup.restoring.request import RestoreRequest, plan_of, select
 from klog.backup.restoring.selection import RepositoryPieces
@@ -38,9 +39,9 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return CountedPieces.opened
 
 
-def plan(backups: Backups, request: RestoreRequest, *, reads_all: bool) -> RestorePlan:
+def plan(backups: Backups, request: RestoreRequest, detail: Detail = Detail.BATCHES) -> RestorePlan:
     repository = backups.repository
-    return plan_of(repository, request, select(repository, request), reads_all=reads_all)
+    return plan_of(repository, request, select(repository, request), detail=detail)
 
 
 def cuts(found: RestorePlan) -> list[object]:
@@ -57,10 +58,10 @@ def test_the_cut_is_the_same_at_every_moment(backups: Backups, logs: Path, opene
     fewer = 0
     for at_ms in range(first_ms - 1000, first_ms + 9000, 100):
         request = RestoreRequest(at_ms)
-        everything = cuts(plan(backups, request, reads_all=True))
+        everything = cuts(plan(backups, request))
         all_opened = len(opened)
         opened.clear()
-        assert cuts(plan(backups, request, reads_all=False)) == everything
+        assert cuts(plan(backups, request, Detail.CUT)) == everything
         fewer += all_opened - len(opened)
         opened.clear()
 
@@ -74,7 +75,7 @@ def test_the_end_of_a_backup_needs_no_piece_without_transactions(
     replica(logs / "paid-0", [transactional(0, 5, 7), marker(5, 7, 1), transactional(6, 5, 7)])
     backups.run(logs)
 
-    found = plan(backups, RestoreRequest(), reads_all=False)
+    found = plan(backups, RestoreRequest(), Detail.CUT)
 
     assert all("paid-0" in name for name in opened)
     (_, paid) = found.partitions
@@ -88,7 +89,7 @@ def test_what_coordinators_decided_is_read_although_these_batches_are_not_transa
     backups.run(corpora.Corpus("k39-txn").log_dir().path)
 
     request = RestoreRequest(wants=lambda topic: topic == "t-txn")
-    lazily = cuts(plan(backups, request, reads_all=False))
+    lazily = cuts(plan(backups, request, Detail.CUT))
 
     assert {name.split("/")[1] for name in opened} >= {"__transaction_state-0", "__transaction_state-1"}
-    assert lazily == cuts(plan(backups, request, reads_all=True))
+    assert lazily == cuts(plan(backups, request))

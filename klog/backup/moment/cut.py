@@ -102,6 +102,20 @@ class ConsistentEnds:
             if partition in self._histories
         )
 
+    def open_since_ms(self) -> int | None:
+        """When the first transaction began that is open at the end of its partition, and about which
+        `__transaction_state` says nothing; None if there is none.
+        """
+        return min(
+            (
+                each.first_ms
+                for partition, history in self._histories.items()
+                for each in history.transactions
+                if each.is_open_at(self.ends[partition]) and self._log(each) is None
+            ),
+            default=None,
+        )
+
     # -- without __transaction_state -------------------------------------------------------------------------
 
     def _committed_by_markers(self) -> dict[int, int]:

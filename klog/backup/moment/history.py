@@ -9,15 +9,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
 
+from klog.backup.model import Piece
+from klog.backup.moment.open_transactions import OpenTransactions
 from klog.backup.moment.values import Basis, EndRule, Gap, PartitionHistory, Transaction
-from klog.formats.constants import CONTROL_BIT, MAGIC_V2, TRANSACTIONAL_BIT
 from klog.formats.errors import UsageError
 from klog.kernel.columns import BatchTable
-from klog.kernel.markers import Marker, marker_of_batch
-
-_TRANSACTION_BITS: Final = TRANSACTIONAL_BIT | CONTROL_BIT
 
 
 class HistoryReader:
@@ -30,10 +27,8 @@ class HistoryReader:
         self._used_time = False
         self._last_end = 0
         self._leader_epoch = -1
-        self._open: dict[int, Transaction] = {}
+        self._transactions = OpenTransactions()
         self._ended: list[Transaction] = []
-        self._last_marker_ms: dict[int, int] = {}
-        self._coordinator_epochs: dict[int, int] = {}
 
     @property
     def has_ended(self) -> bool:
@@ -50,17 +45,15 @@ class HistoryReader:
         if self._end is None:
             self._find_end(table, first, last)
         self._last_end = table.last_offset[last - 1] + 1
-        if any(attributes & _TRANSACTION_BITS for attributes in set(table.attributes[first:last])):
-            for row in range(first, last):
-                if table.magic[row] >= MAGIC_V2 and table.attributes[row] & TRANSACTIONAL_BIT:
-                    self._follow_one(data, table, row)
+        self._ended += self._transactions.follow(data, table, first, last)
 
-    def skip(self, end_offset: int, *, by_time: bool) -> None:
-        """Pass over batches up to `end_offset` that are not transactional and do not hold the end. `by_time`
-        says that only their timestamps tell.
+    def skip(self, piece: Piece, *, by_time: bool) -> None:
+        """Pass over a piece that does not hold the end: its transactions are in its summary, and those that
+        end there are not known. `by_time` says that only timestamps tell where the end is.
         """
         self._used_time = self._used_time or by_time
-        self._last_end = end_offset
+        self._last_end = piece.end_offset
+        self._transactions.skip(piece.producers or ())
 
     def finish(self, complete_ms: int, start_offset: int = 0) -> PartitionHistory:
         """What was found. All that was acknowledged by `complete_ms` was among the batches. The log begins at
@@ -69,29 +62,30 @@ class HistoryReader:
         view_end = max(self._last_end, start_offset)
         end = view_end if self._end is None else self._end
         end = max(end, start_offset)
-        transactions = sorted((*self._ended, *self._open.values()), key=lambda txn: txn.first_offset)
+        still_open = self._transactions.open.values()
+        transactions = sorted((*self._ended, *still_open), key=lambda txn: txn.first_offset)
         return PartitionHistory(
             end,
             view_end,
             self._basis(),
             complete_ms,
             tuple(transactions),
-            self._coordinator_epochs,
+            self._transactions.coordinator_epochs,
             self._leader_epoch,
         )
 
     def _pass(self, gap: Gap) -> None:
         """Let each transaction that is open before a gap end in it."""
         room = gap.end_offset - max(self._last_end, gap.first_offset)
-        if len(self._open) > room:
+        still_open = self._transactions.open.values()
+        if len(still_open) > room:
             raise UsageError(
-                f"{len(self._open)} transactions are open before the lost offsets {gap.first_offset} to"
+                f"{len(still_open)} transactions are open before the lost offsets {gap.first_offset} to"
                 f" {gap.end_offset - 1}, and there is no place for their markers",
                 cure=f"let the partition end there, by --offsets FILE with the offset {gap.first_offset}",
             )
-        self._ended += [replace(each, gap=gap) for each in self._open.values()]
-        self._open.clear()
-        self._last_marker_ms.clear()  # later ones may be lost
+        self._ended += [replace(each, gap=gap) for each in still_open]
+        self._transactions.forget()
 
     def _basis(self) -> Basis:
         if self._rule.is_given:
@@ -112,36 +106,3 @@ class HistoryReader:
                     self._end = table.last_offset[row - 1] + 1 if row > first else self._last_end
                     return
             self._leader_epoch = max(self._leader_epoch, table.leader_epoch[row])
-
-    def _follow_one(self, data: memoryview, table: BatchTable, row: int) -> None:
-        producer_id, base_offset = table.producer_id[row], table.base_offset[row]
-        open_one = self._open.get(producer_id)
-        if table.attributes[row] & CONTROL_BIT:
-            start = table.position[row] - table.origin
-            marker = marker_of_batch(data[start : start + table.size[row]]) if table.count[row] else None
-            if marker is not None:
-                self._end_one(producer_id, table.producer_epoch[row], base_offset, marker, open_one)
-            return
-        end_offset = table.last_offset[row] + 1
-        if open_one is None:
-            self._open[producer_id] = Transaction(
-                producer_id,
-                table.producer_epoch[row],
-                base_offset,
-                end_offset,
-                table.max_timestamp[row],
-                self._last_marker_ms.get(producer_id, -1),
-            )
-        else:
-            self._open[producer_id] = replace(open_one, end_offset=end_offset)
-
-    def _end_one(
-        self, producer_id: int, epoch: int, offset: int, marker: Marker, open_one: Transaction | None
-    ) -> None:
-        if open_one is None:
-            before_ms = self._last_marker_ms.get(producer_id, -1)
-            open_one = Transaction(producer_id, epoch, offset, offset, marker.timestamp, before_ms)
-        self._ended.append(replace(open_one, marker_offset=offset, marker=marker))
-        self._open.pop(producer_id, None)
-        self._last_marker_ms[producer_id] = marker.timestamp
-        self._coordinator_epochs[producer_id] = marker.coordinator_epoch

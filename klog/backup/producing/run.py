@@ -20,7 +20,8 @@ from klog.backup.producing.offset_map import OffsetMap
 from klog.backup.producing.topics import TargetTopic, create_topics, target_topics
 from klog.backup.producing.writing import OthersWriteError, PartitionProducer, producer_id
 from klog.backup.restoring.batches import PieceSource, read_batches
-from klog.backup.restoring.plan import OnBytes, PlannedPartition, RestorePlan
+from klog.backup.restoring.histories import OnBytes
+from klog.backup.restoring.plan import PlannedPartition, RestorePlan
 from klog.backup.restoring.request import identity
 from klog.client.cluster import Cluster
 from klog.client.producer_id import ProducerId

@@ -13,8 +13,9 @@ from klog.backup.moment.corrections import KeyValue, offset_corrections, transac
 from klog.backup.moment.decisions import TRANSACTION_TOPIC
 from klog.backup.moment.view import PartitionView
 from klog.backup.restoring.batches import PieceSource, read_batches
+from klog.backup.restoring.histories import OnBytes
 from klog.backup.restoring.partition_files import PartitionWriter, WrittenPartition
-from klog.backup.restoring.plan import OnBytes, PlannedPartition, RestorePlan
+from klog.backup.restoring.plan import PlannedPartition, RestorePlan
 from klog.backup.restoring.state_records import committed_offsets, transaction_states
 from klog.backup.restoring.target import RestoreTarget
 from klog.formats.names import CONSUMER_OFFSETS, FileKind, TopicPartition

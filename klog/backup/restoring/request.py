@@ -12,7 +12,8 @@ from klog.backup.moment.decisions import TRANSACTION_TOPIC
 from klog.backup.moment.view import PartitionView
 from klog.backup.repository import Repository
 from klog.backup.restoring.damage import OnDamage, refuse
-from klog.backup.restoring.plan import Moment, OnBytes, RestorePlan, plan_restore
+from klog.backup.restoring.histories import Detail, OnBytes
+from klog.backup.restoring.plan import Moment, RestorePlan, plan_restore
 from klog.backup.restoring.selection import (
     RepositoryPieces,
     manifests_around,
@@ -110,9 +111,9 @@ def plan_of(
     on_bytes: OnBytes | None = None,
     jobs: int = 1,
     *,
-    reads_all: bool = True,
+    detail: Detail = Detail.BATCHES,
 ) -> RestorePlan:
-    """The plan for what was selected; `reads_all` as in `plan_restore`.
+    """The plan for what was selected, with as much `detail` as is asked for.
 
     Raises `UsageError`, `StorageError`, `FormatError`.
     """
@@ -125,7 +126,7 @@ def plan_of(
         names=request.names,
         jobs=jobs,
         on_bytes=on_bytes,
-        reads_all=reads_all,
+        detail=detail,
     )
 
 

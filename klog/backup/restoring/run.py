@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Final
 from klog.backup.model import Manifest
 from klog.backup.repository import Repository
 from klog.backup.restoring.cluster import Replicas, assigned, index_settings, restored_cluster
+from klog.backup.restoring.histories import OnBytes
 from klog.backup.restoring.log_directories import Layout, Written, write_log_directories
-from klog.backup.restoring.plan import OnBytes, RestorePlan
+from klog.backup.restoring.plan import RestorePlan
 from klog.backup.restoring.request import identity, metadata_of
 from klog.backup.restoring.selection import RepositoryPieces
 from klog.backup.restoring.target import RestoreTarget

@@ -201,6 +201,7 @@ def restore(
     """
     from klog.backup.reading import open_backups
     from klog.backup.restoring.damage import refuse
+    from klog.backup.restoring.histories import Detail
     from klog.backup.restoring.request import plan_of, select
     from klog.backup.restoring.target import require_empty
 
@@ -221,8 +222,8 @@ def restore(
     begin_s = time.monotonic()
     with progress("Planning", selected.size_bytes, quiet=quiet) as advance:
         # Log directories of nodes without KRaft need nothing of most batches but to be copied.
-        reads_all = target is None or target.kraft is not None
-        plan = plan_of(opened, request, selected, alone(advance), place.jobs_or_cores, reads_all=reads_all)
+        detail = Detail.BATCHES if target is None or target.kraft is not None else Detail.CUT
+        plan = plan_of(opened, request, selected, alone(advance), place.jobs_or_cores, detail=detail)
     read_s = time.monotonic() - begin_s
     if into_cluster:
         from klog.commands.offline.restore_cluster import restore_into_cluster

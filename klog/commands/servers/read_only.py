@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from klog.backup.reading import is_repository, open_backups
+from klog.backup.restoring.histories import Detail
 from klog.backup.restoring.request import plan_of, select
 from klog.backup.retrying import RetryPolicy
 from klog.backup.serving.blocks import CACHE_BYTES
@@ -66,7 +67,7 @@ def opened_repository(
     jobs = available_cores()
     repository = open_backups(place, RetryPolicy(limit_s=WAIT_S), key)
     selected = select(repository, request)
-    plan = plan_of(repository, request, selected, jobs=jobs, reads_all=False)
+    plan = plan_of(repository, request, selected, jobs=jobs, detail=Detail.CUT)
     for each in plan.partitions:
         for damage in each.view.damage:
             if damage.first_offset < each.cut.end_offset:

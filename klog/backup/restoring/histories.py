@@ -1,0 +1,146 @@
+"""Reads the histories of partitions for a plan: no more pieces than what is asked for depends on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from klog.backup.model import Piece
+from klog.backup.moment.decisions import TRANSACTION_TOPIC
+from klog.backup.moment.history import HistoryReader
+from klog.backup.moment.values import EndRule, PartitionHistory
+from klog.backup.moment.view import Part, PartitionView
+from klog.backup.restoring.batches import PieceSource, Rows, read_batches
+from klog.backup.restoring.state_records import transaction_records
+from klog.coordinator.transactions.records import TransactionRecord
+from klog.formats.constants import MAGIC_V2
+from klog.formats.errors import UsageError
+
+OnBytes = Callable[[int], None]
+
+SETTLED_MS: Final = 600_000
+"""Transactions that have ended so long before a moment do not matter for the cut there: their markers are in
+all partitions, whatever the clocks of brokers say."""
+
+
+class Detail(IntEnum):
+    """What a plan is to know: the cut; which transactions were aborted, too; or also the sizes and formats of
+    batches. Each needs more pieces than the one before.
+    """
+
+    CUT = 0
+    ABORTED = 1
+    BATCHES = 2
+
+
+@dataclass(slots=True)
+class Read:
+    """The history of a partition, about how many bytes lie before its end by time, its largest batch and
+    oldest format there, and the records of a partition of `__transaction_state` with the offsets of their
+    batches and their times. If some of those are lost, markers say what was decided, as if the topic was not
+    there.
+    """
+
+    history: PartitionHistory
+    size_bytes: int
+    largest_batch_bytes: int
+    oldest_magic: int
+    records: list[tuple[int, int, int, TransactionRecord]]
+
+
+def settled_before_ms(views: Sequence[PartitionView], moment_ms: int) -> int:
+    """Transactions that ended before this time are known wherever they are decided.
+
+    That is by `__transaction_state`, and by the other partitions if it is not there.
+    """
+    deciding = [view for view in views if view.partition.topic == TRANSACTION_TOPIC]
+    return min([moment_ms, *(view.complete_ms for view in deciding or views)]) - SETTLED_MS
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryReading:
+    """Reads the partitions of a plan. If only the cut is asked for, the transactions that ended before
+    `settled_ms` are left out.
+    """
+
+    source: PieceSource
+    detail: Detail
+    settled_ms: int
+    on_bytes: OnBytes | None = None
+
+    def read(self, view: PartitionView, rule: EndRule) -> Read:
+        """The history of a partition. Raises `KlogError`."""
+        return _Reading(self, view, rule).read()
+
+
+class _Reading:
+    def __init__(self, asked: HistoryReading, view: PartitionView, rule: EndRule) -> None:
+        self._source, self._on_bytes = asked.source, asked.on_bytes
+        self._view = view
+        self._rule = rule
+        is_deciding = view.partition.topic == TRANSACTION_TOPIC
+        self._needs_all = asked.detail is Detail.BATCHES or bool(view.gaps) or is_deciding
+        self._needs_transactions = asked.detail is not Detail.CUT
+        self._settled_ms = min(asked.settled_ms, view.complete_ms)
+        self._reader = HistoryReader(rule, view.gaps)
+        self._found = Read(self._reader.finish(0), 0, 0, MAGIC_V2, [])
+
+    def read(self) -> Read:
+        for rows in read_batches(self._source, self._due()):
+            try:
+                self._reader.follow(rows.data, rows.table, rows.first, rows.last)
+            except UsageError as error:
+                raise error.at(str(self._view.partition)) from None
+            self._note(rows)
+            self._advance(len(rows.span()))
+        self._found.history = self._reader.finish(self._view.complete_ms, self._view.log_start_offset)
+        return self._found
+
+    def _due(self) -> Iterator[Part]:
+        """The parts to read; the others are passed over when it is their turn."""
+        for part in self._view.parts:
+            piece = part.piece
+            if self._is_needed(part):
+                yield part
+                continue
+            has_ended = self._reader.has_ended
+            self._found.size_bytes += 0 if has_ended else piece.size_bytes
+            self._advance(piece.size_bytes)
+            self._reader.skip(piece, by_time=piece.end_offset > self._rule.lowest and not has_ended)
+
+    def _is_needed(self, part: Part) -> bool:
+        piece = part.piece
+        is_whole = part.first_offset <= piece.first_offset
+        is_settled = piece.producers is not None and is_whole and piece.max_timestamp_ms < self._settled_ms
+        if self._may_hold_end(piece) or (piece.has_transactions and not is_settled):
+            # What ends in later pieces may be open at the cut.
+            self._needs_transactions = True
+            return True
+        return self._needs_all or (piece.has_transactions and self._needs_transactions)
+
+    def _may_hold_end(self, piece: Piece) -> bool:
+        """Whether the end of the partition by the rule may lie in a piece, or before its first batch."""
+        rule = self._rule
+        if self._reader.has_ended or piece.end_offset <= rule.lowest:
+            return False
+        is_within = rule.highest is None or piece.end_offset <= rule.highest
+        return not is_within or (rule.moment_ms is not None and piece.max_timestamp_ms > rule.moment_ms)
+
+    def _note(self, rows: Rows) -> None:
+        found, table = self._found, rows.table
+        if not self._reader.has_ended:
+            found.size_bytes += len(rows.span())
+            found.largest_batch_bytes = max(found.largest_batch_bytes, *table.size[rows.first : rows.last])
+            found.oldest_magic = min(found.oldest_magic, *table.magic[rows.first : rows.last])
+        if self._view.partition.topic == TRANSACTION_TOPIC and not self._view.gaps:
+            found.records += [
+                (offset, end, written_ms, record)
+                for offset, end, written_ms, _, record in transaction_records(rows)
+                if record is not None
+            ]
+
+    def _advance(self, size_bytes: int) -> None:
+        if self._on_bytes is not None:
+            self._on_bytes(size_bytes)
