@@ -13,6 +13,7 @@ from klog.backup.directories import LogDirectories
 from klog.backup.model import RepositoryInfo
 from klog.backup.repository import Repository, open_or_create
 from klog.backup.restoring.batches import Rows
+from klog.backup.restoring.histories import Detail
 from klog.backup.restoring.log_directories import Layout, write_log_directories
 from klog.backup.restoring.plan import RestorePlan
 from klog.backup.restoring.request import RestoreRequest, identity, plan_of, select
@@ -88,7 +89,7 @@ def back_up(repository: Repository, directory: Path, number: int) -> None:
 
 
 def restore(repository: Repository, request: RestoreRequest, path: Path) -> RestorePlan:
-    plan = plan_of(repository, request, select(repository, request))
+    plan = plan_of(repository, request, select(repository, request), detail=Detail.CUT)
     layout = Layout({0: ""}, {each.target: (0,) for each in plan.partitions}, "WnrRcUjsTR6xk3yBsWKJjQ")
     target = RestoreTarget(str(path), identity(plan))
     write_log_directories(RepositoryPieces(repository), plan, target, layout)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 from typing import BinaryIO
 
 import pytest
 
-from klog.backup.model import Piece
+from klog.backup import documents, pieces
+from klog.backup.model import Piece, ProducerSummary
 from klog.backup.reading import open_piece
 from klog.backup.repository import Repository
 from klog.backup.restoring import request as requests
@@ -15,6 +17,7 @@ from klog.backup.restoring.histories import Detail
 from klog.backup.restoring.plan import RestorePlan
 from klog.backup.restoring.request import RestoreRequest, plan_of, select
 from klog.backup.restoring.selection import RepositoryPieces
+from klog.formats.errors import FormatError
 from tests import corpora
 from tests.backup.repositories import Backups
 from tests.export.logs import batch, marker, replica, transactional, write_segment
@@ -93,3 +96,80 @@ def test_what_coordinators_decided_is_read_although_these_batches_are_not_transa
 
     assert {name.split("/")[1] for name in opened} >= {"__transaction_state-0", "__transaction_state-1"}
     assert lazily == cuts(plan(backups, request))
+
+
+OLD_MS = 3_600_000
+
+
+def paid(backups: Backups, logs: Path) -> None:
+    """A transaction that ended an hour ago, in a backup of its own, and the next one of the same producer."""
+    at_ms = backups.now_ms - OLD_MS
+    replica(logs / "paid-0", [transactional(0, 5, 7, at=at_ms), marker(5, 7, 1, at=at_ms + 9)])
+    backups.run(logs)
+    write_segment(logs / "paid-0", [transactional(6, 5, 7, at=backups.now_ms), marker(11, 7, 0)])
+    backups.run(logs)
+
+
+def test_transactions_that_ended_long_ago_are_not_read(
+    backups: Backups, logs: Path, opened: list[str]
+) -> None:
+    paid(backups, logs)
+
+    found = cuts(plan(backups, RestoreRequest(), Detail.CUT))
+
+    first, second = (piece.name for state in backups.states().values() for piece in state.pieces)
+    assert opened == [second]
+    assert found == cuts(plan(backups, RestoreRequest()))
+    assert opened == [second, first, second]
+
+
+def test_pieces_without_a_summary_are_read(
+    backups: Backups, logs: Path, opened: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So are those of repositories that an older klog has made."""
+    monkeypatch.setattr(pieces, "_MOST_PRODUCERS", 0)
+    paid(backups, logs)
+
+    plan(backups, RestoreRequest(), Detail.CUT)
+
+    assert len(opened) == 2
+
+
+def test_a_state_says_what_each_piece_changes_for_transactions(backups: Backups, logs: Path) -> None:
+    at_ms = backups.now_ms - OLD_MS
+    written = [
+        transactional(0, 5, 7, at=at_ms),
+        transactional(5, 5, 8, at=at_ms + 1),
+        marker(10, 7, 1, at=at_ms + 20),
+        transactional(11, 2, 7, at=at_ms + 30),
+        transactional(13, 2, 7, at=at_ms + 40),
+    ]
+    replica(logs / "paid-0", written)
+    replica(logs / "orders-0", [batch(0, 5)])
+    backups.run(logs)
+
+    producers = {
+        partition.topic: [piece.producers for piece in state.pieces]
+        for partition, state in backups.states().items()
+    }
+
+    assert producers == {
+        "orders": [None],
+        "paid": [
+            (
+                ProducerSummary(7, at_ms + 20, 0, 0, 11, 13, at_ms + 31),
+                ProducerSummary(8, -1, -1, 0, 5, 10, at_ms + 5),
+            ),
+            (ProducerSummary(7, -1, -1, 0, 13, 15, at_ms + 41),),
+        ],
+    }
+
+
+def test_a_summary_that_is_no_list_of_numbers_is_an_error(backups: Backups, logs: Path) -> None:
+    paid(backups, logs)
+    [state] = backups.states().values()
+    data = gzip.decompress(documents.encode_states([documents.StoredState(state)]))
+    content, _, _ = data.rpartition(b',"checksum"')
+
+    with pytest.raises(FormatError, match=r"pieces\[0\]\.producers\[0\] is not a list of 7 numbers"):
+        documents.decode_states(content.replace(b'"producers":[[', b'"producers":[[1,', 1) + b"}")
