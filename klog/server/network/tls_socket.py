@@ -104,8 +104,8 @@ class TlsSocket:
         the connection. With MSG_WAITALL, on a socket that blocks, it waits until the view is full or the
         client pauses.
         """
-        filled = self._decrypt(view, 0) if self.holds_received else 0
-        while not self._ended and (not filled or (flags and filled < len(view))):
+        filled = self._decrypt(view, 0, 0) if self.holds_received else 0
+        while not self._is_over() and (not filled or (flags and filled < len(view))):
             try:
                 data = self._receive(len(view) - filled, flags)
             except BlockingIOError:
@@ -117,36 +117,48 @@ class TlsSocket:
             with memoryview(data) as received:
                 for at in range(0, len(received), _PIECE_BYTES):
                     self._incoming.write(received[at : at + _PIECE_BYTES])
-                    filled = self._decrypt(view, filled)
+                    is_last = at + _PIECE_BYTES >= len(received)
+                    filled = self._decrypt(view, filled, 1 if is_last else _RECORD_MAX_BYTES)
+                    if self._is_over():
+                        break
         return filled
+
+    def _is_over(self) -> bool:
+        """Whether nothing of the client's can come any more."""
+        return self._ended or self._failure is not None
 
     def _receive(self, room_bytes: int, flags: int) -> bytes:
         """No more than fits into the view, so that nothing is kept here but a part of a record."""
         if flags:
             # OpenSSL may hold all but the end of a record. No more than this is sure to come.
             certain_bytes = room_bytes - _RECORD_MAX_BYTES
-            if certain_bytes > 0:
+            if certain_bytes >= _RECORD_MAX_BYTES:
                 return self._sock.recv(min(certain_bytes, _RECEIVED_BYTES), flags)
         return self._sock.recv(min(max(room_bytes, _RECORD_MAX_BYTES), _RECEIVED_BYTES))
 
-    def _decrypt(self, view: memoryview, filled: int) -> int:
-        """Fills the view from `filled` on; returns how many bytes it then has."""
+    def _decrypt(self, view: memoryview, filled: int, least_bytes: int) -> int:
+        """Fills the view from `filled` on, as long as OpenSSL has at least so many bytes before it.
+
+        Returns how many bytes the view then has. To find that a record is not complete costs as much as to
+        decrypt it.
+        """
         if self._failure is not None:
             raise ssl.SSLError(self._failure)
-        begin, end, read = filled, len(view), self._tls.read
+        incoming = self._incoming
+        end, read = len(view), self._tls.read
         try:
-            while filled < end:
+            while filled < end and incoming.pending >= least_bytes:
                 size = read(end - filled, view[filled:])
                 if not size:
                     self._ended = True
                     break
                 filled += size  # type: ignore[operator]  # with a buffer it returns a number
-            self.holds_received = self._ended or self._incoming.pending > 0 or self._tls.pending() > 0
+            self.holds_received = self._ended or incoming.pending > 0 or self._tls.pending() > 0
         except ssl.SSLWantReadError:
             self.holds_received = False
         except ssl.SSLError as error:
             self._send_alert()
-            if filled == begin:
+            if not filled:
                 raise
             # The client gets its answers to what came before.
             self._failure = str(error)

@@ -164,6 +164,35 @@ def test_what_came_before_a_damaged_record_is_read_and_the_client_is_told():
         pair.heard()
 
 
+@pytest.mark.parametrize("flags", [0, socket.MSG_WAITALL])
+@pytest.mark.parametrize("good_bytes", [1000, 100_000])
+def test_damage_takes_nothing_that_came_with_it_before(good_bytes, flags):
+    """Whichever piece of what one call receives has the damage, and whatever follows it."""
+    pair = Pair()
+    good, damaged = pair.says(b"g" * good_bytes), bytearray(pair.says(b"damaged"))
+    damaged[-1] ^= 1
+    pair.wire.received += good + damaged + pair.says(b"f" * 200_000)
+    assert pair.reads(400_000, flags) == b"g" * good_bytes
+    with pytest.raises(ssl.SSLError):
+        pair.reads(100)
+
+
+def test_one_call_looks_at_half_a_record_once(monkeypatch):
+    """Each look makes an exception. One call receives 256 KiB, in four pieces that end within records."""
+    pair = Pair()
+    content = b"r" * 300_000
+    with pytest.raises(BlockingIOError):
+        pair.reads(1)
+    pair.wire.received += pair.says(content)
+    read_some, asked = pair.server._tls.read, []
+    monkeypatch.setattr(pair.server._tls, "read", lambda *of: asked.append(of) or read_some(*of))
+    begin = pair.reads(300_000)
+    whole = len(begin) // 16_384
+    assert begin == content[: whole * 16_384]
+    assert (whole, len(asked)) == (15, 16)
+    assert pair.reads(300_000) == content[len(begin) :]
+
+
 @given(
     parts=st.lists(st.binary(min_size=1, max_size=100) | st.just(b"p" * 100_000), min_size=1, max_size=12),
     takes=st.lists(st.sampled_from([1, 50, 5_000, 100_000, MIB]), min_size=1, max_size=5),
