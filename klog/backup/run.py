@@ -16,6 +16,7 @@ from typing import Final
 
 from klog.backup import documents, names
 from klog.backup.documents import StoredState
+from klog.backup.joining import JOIN_RULES, Joiner, JoinRules
 from klog.backup.model import (
     Manifest,
     PartitionRef,
@@ -50,7 +51,8 @@ class RunOptions:
     `patterns` are regular expressions of topics (none: all). `id_suffix` ends the backup's id. `log_end`
     takes records above the high watermark of a running broker. `metadata` is the cluster's metadata in its
     JSON form, or None: that of the backup before. `problems` are what is known to be missing before the run.
-    `on_total` receives the number of bytes to read, and `on_bytes` those that were read.
+    `joining` says when small pieces are joined. `on_total` receives the number of bytes to read, and
+    `on_bytes` those that were read.
     """
 
     id_suffix: str
@@ -60,6 +62,7 @@ class RunOptions:
     log_end: bool = False
     metadata: bytes | None = None
     problems: tuple[Problem, ...] = ()
+    joining: JoinRules = JOIN_RULES
     now_ms: Callable[[], int] = _now_ms
     pause: Callable[[float], object] = time.sleep
     on_total: Callable[[int], object] = lambda _bytes: None
@@ -139,6 +142,7 @@ class _Run:
         self._base: str | None = None
         self._base_metadata: StoredObject | None = None
         self._states = _StateWriter(repository, self._writer)
+        self._joiner: Joiner | None = None
 
     def close(self) -> None:
         """Remove what was begun."""
@@ -152,6 +156,7 @@ class _Run:
         self._check_cluster(found)
         self._problems += [Problem(None, str(error)) for error in found.problems]
         work, unchanged = _divide(found.candidates, before)
+        self._joiner = Joiner(self._repository, self._writer, self._options.joining, len(work))
         self._options.on_total(sum(each.candidate.new_bytes(each.ref) for each in work))
         refs: dict[TopicPartition, PartitionRef | None] = dict.fromkeys(self._removed(before, found))
         removed = len(refs)
@@ -244,7 +249,10 @@ class _Run:
             previous = None if work.ref is None else self._repository.state(work.partition, work.ref)
         except FormatError as error:
             problems.append(error)  # the repository is damaged: the partition is read anew
-        return work.candidate.copy(previous, self._writer, self._rules, problems)
+        outcome = work.candidate.copy(previous, self._writer, self._rules, problems)
+        if outcome.state is None or previous is None or self._joiner is None:
+            return outcome
+        return replace(outcome, state=self._joiner.joined(outcome.state, previous, problems.append))
 
     def _take(
         self,

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from klog.backup.joining import NEVER
 from klog.backup.scanning import METADATA_TOPIC, scan
 from klog.formats.checkpoints import EpochEntry
 from klog.formats.errors import MissingInputError, UsageError
@@ -326,7 +327,7 @@ def test_the_pieces_of_many_small_runs_are_joined_when_the_segment_is_closed(
     log = Log(logs / "orders-0")
     for number in range(40):
         log.append(*batches(5 * number, 1)).write()
-        backups.run(logs)
+        backups.run(logs, joining=NEVER)
     assert len(backups.states()[ORDERS].pieces) == 40
     log.roll().append(*batches(200, 1)).write()
 
