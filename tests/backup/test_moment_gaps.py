@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 import pytest
 
 from klog.backup.moment.cut import ConsistentEnds
 from klog.backup.moment.history import HistoryReader
-from klog.backup.moment.values import EndRule, Gap, PartitionCut, PartitionHistory
+from klog.backup.moment.values import Cut, EndRule, Gap, PartitionCut, PartitionHistory
 from klog.formats.constants import CONTROL_BIT
 from klog.formats.errors import UsageError
 from klog.formats.names import TopicPartition
@@ -30,19 +33,29 @@ class Damaged:
         self.gap = Gap(ends[first - 1], ends[first + lost - 1])
         self.kept = b"".join(batches[:first]), b"".join(batches[first + lost :])
 
-    def history(self, *, gaps: bool = True) -> PartitionHistory:
+    def history(self, *, gaps: bool = True, complete_ms: int | None = None) -> PartitionHistory:
         reader = HistoryReader(EndRule(0), [self.gap] if gaps else [])
         for data in self.kept:
             table = BatchTable()
             kernel.scan(data, 0, True, table)
             reader.follow(memoryview(data), table)
-        return reader.finish(self.cluster.now_ms)
+        return reader.finish(self.cluster.now_ms if complete_ms is None else complete_ms)
+
+    def histories(
+        self, partitions: list[TopicPartition], complete_ms: int | None = None
+    ) -> dict[TopicPartition, PartitionHistory]:
+        cluster = self.cluster
+        found = {each: cluster.history(each, EndRule(0), cluster.now_ms) for each in partitions}
+        return {**found, self.partition: self.history(complete_ms=complete_ms)}
+
+    def cuts(self, histories: Mapping[TopicPartition, PartitionHistory]) -> Cut:
+        return ConsistentEnds(histories, self.cluster.decisions(self.cluster.now_ms)).cut(0, {})
 
     def cut(self, partitions: list[TopicPartition]) -> PartitionCut:
-        cluster = self.cluster
-        histories = {each: cluster.history(each, EndRule(0), cluster.now_ms) for each in partitions}
-        histories[self.partition] = self.history()
-        return ConsistentEnds(histories, cluster.decisions(cluster.now_ms)).cut(0, {})[self.partition]
+        return self.cuts(self.histories(partitions))[self.partition]
+
+    def ends(self, histories: Mapping[TopicPartition, PartitionHistory]) -> dict[TopicPartition, int]:
+        return {partition: cut.end_offset for partition, cut in self.cuts(histories).items()}
 
     def seen(self, cut: PartitionCut) -> dict[int, str]:
         """What became of each transactional record that is left, by its offset."""
@@ -103,6 +116,21 @@ def test_without_the_decisions_other_partitions_say_what_became_of_a_transaction
             for offset in each.records.get(damaged.partition, []):
                 if offset in seen:
                     assert seen[offset] == ("commit" if each.is_commit else "abort")
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_transaction_that_is_lost_in_a_gap_moves_no_end(seed: int) -> None:
+    """Also if only its marker could say that the partition was read after its decision."""
+    damaged = Damaged(seed)
+    with_gap = damaged.histories([*PARTITIONS, STATE], complete_ms=0)
+    whole = {
+        **with_gap,
+        damaged.partition: replace(
+            damaged.cluster.history(damaged.partition, EndRule(0), damaged.cluster.now_ms), complete_ms=0
+        ),
+    }
+
+    assert damaged.ends(with_gap) == damaged.ends(whole)
 
 
 def _has_marker_elsewhere(damaged: Damaged, transaction: Truth) -> bool:

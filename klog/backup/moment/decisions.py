@@ -92,15 +92,16 @@ class Decisions:
 
         It is the next one after the decision of the producer's marker before it in this partition. If there
         is none, the time of its own marker says which one it is, or the time of its first record. One that
-        was open before a gap has the first decision that was completed after its first record.
+        was open before a gap has the first of them that was completed after its first record. (Its producer
+        may have made that record before the decision before was completed.)
         """
         found = self._those_naming(partition, transaction.producer_id)
         if not found:
             return None
-        if transaction.gap is not None:
-            return next((each for each in found if each.completed_ms >= transaction.first_ms), None)
         before = _before(found, transaction)
         candidates = found[before + 1 :]
+        if transaction.gap is not None:
+            return next((each for each in candidates if each.completed_ms >= transaction.first_ms), None)
         marker = transaction.marker
         if marker is not None:
             candidates = [each for each in candidates if each.is_commit != marker.aborted]

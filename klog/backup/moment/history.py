@@ -29,6 +29,8 @@ class HistoryReader:
         self._leader_epoch = -1
         self._transactions = OpenTransactions()
         self._ended: list[Transaction] = []
+        self._lost_until_ms = -1
+        self._is_behind_gap = False  # and no marker came since
 
     @property
     def has_ended(self) -> bool:
@@ -42,10 +44,15 @@ class HistoryReader:
             return
         while self._gaps and table.last_offset[first] >= self._gaps[0].end_offset:
             self._pass(self._gaps.popleft())
+            self._lost_until_ms, self._is_behind_gap = table.max_timestamp[first], True
         if self._end is None:
             self._find_end(table, first, last)
         self._last_end = table.last_offset[last - 1] + 1
-        self._ended += self._transactions.follow(data, table, first, last)
+        ended = list(self._transactions.follow(data, table, first, last))
+        marker = ended[0].marker if ended else None
+        if self._is_behind_gap and marker is not None:
+            self._lost_until_ms, self._is_behind_gap = marker.timestamp, False
+        self._ended += ended
 
     def skip(self, piece: Piece, *, by_time: bool) -> None:
         """Pass over a piece that does not hold the end: its transactions are in its summary, and those that
@@ -72,6 +79,7 @@ class HistoryReader:
             tuple(transactions),
             self._transactions.coordinator_epochs,
             self._leader_epoch,
+            self._lost_until_ms,
         )
 
     def _pass(self, gap: Gap) -> None:
