@@ -83,17 +83,27 @@ def prepared(
             " and its partitions get no leader",
             cure=f"--feature {ELIGIBLE_LEADERS}=0; kafka-features turns it on when all brokers run",
         )
+    found = _stopped(found)
     changes += _sentences(cluster, found, layout)
     changes.append(f"features: {', '.join(f'{n}={v}' for n, v in found.features.items())} ({name_of(level)})")
     lost = cluster.features.keys() - found.features.keys() - {KRAFT_VERSION}
     changes += [f"feature {name} is turned off" for name in sorted(lost)]
-    return Prepared(_stopped(found), tuple(changes))
+    return Prepared(found, tuple(changes))
 
 
 def _sentences(before: Cluster, after: Cluster, layout: Layout) -> Iterator[str]:
     """What else is different while no node runs."""
     if any(each.state is None or each.state.leader != NO_LEADER for _, each in before.partitions):
         yield "partitions have no leader until a broker of their ISR registers"
+    if any(
+        _eligible(each) != _eligible(after.topics[name].partitions[n])
+        for (name, n), each in before.partitions
+    ):
+        yield (
+            "eligible leaders are all replicas that were in sync (KIP-966), as when all brokers have stopped"
+            if after.features.get(ELIGIBLE_LEADERS)
+            else "eligible leaders become the ISR of partitions that have none"
+        )
     places = (
         (each.directories, after.topics[name].partitions[number].directories)
         for (name, number), each in before.partitions
@@ -108,6 +118,10 @@ def _sentences(before: Cluster, after: Cluster, layout: Layout) -> Iterator[str]
         yield "the quorum is that of the new nodes, which register when they start"
     if before.migration_state != after.migration_state:
         yield "the state of a migration is reset"
+
+
+def _eligible(partition: Partition) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    return partition.eligible_leaders, partition.last_known_eligible_leaders
 
 
 def _with_ids(
@@ -179,23 +193,46 @@ def _with_place(
 
 
 def _stopped(cluster: Cluster) -> Cluster:
-    """The cluster while no broker runs: partitions keep their ISR and have no leader."""
+    """The cluster while no broker runs: partitions have no leader."""
+    change = _with_eligible_leaders if cluster.features.get(ELIGIBLE_LEADERS) else _with_isr
     return replace(
         cluster,
         topics={
             name: replace(
-                topic, partitions={number: _without_leader(each) for number, each in topic.partitions.items()}
+                topic, partitions={number: change(each) for number, each in topic.partitions.items()}
             )
             for name, topic in cluster.topics.items()
         },
     )
 
 
-def _without_leader(partition: Partition) -> Partition:
-    state = partition.state
-    if state is None:
-        state = LeaderAndIsr(NO_LEADER, 0, partition.assignment.replicas)
-    return replace(partition, state=replace(state, leader=NO_LEADER))
+def _with_isr(partition: Partition) -> Partition:
+    """The ISR stays. Eligible leaders become that of a partition that has none."""
+    state = partition.state or LeaderAndIsr(NO_LEADER, 0, partition.assignment.replicas)
+    isr = state.isr or partition.eligible_leaders
+    return replace(
+        partition,
+        state=replace(state, leader=NO_LEADER, isr=isr),
+        eligible_leaders=(),
+        last_known_eligible_leaders=(),
+    )
+
+
+def _with_eligible_leaders(partition: Partition) -> Partition:
+    """As Kafka's controller leaves it once all brokers are gone (KIP-966): the ISR is eligible to lead.
+
+    A broker that has crashed is struck off the ISR and the eligible leaders when it registers. If nobody is
+    left, the last known leader leads: without one the partition would have no leader any more.
+    """
+    state = partition.state or LeaderAndIsr(NO_LEADER, 0, partition.assignment.replicas)
+    eligible = tuple(dict.fromkeys((*state.isr, *partition.eligible_leaders)))
+    last = tuple(each for each in (state.leader, *partition.last_known_eligible_leaders) if each != NO_LEADER)
+    return replace(
+        partition,
+        state=replace(state, leader=NO_LEADER, isr=()),
+        eligible_leaders=eligible,
+        last_known_eligible_leaders=(last or eligible)[:1],
+    )
 
 
 # --- configs ---

@@ -144,6 +144,51 @@ def test_eligible_leaders_need_the_registrations_of_all_brokers() -> None:
         prepare(replace(cluster, brokers={1: registered[1]}))
 
 
+@pytest.mark.parametrize(
+    ("leader", "isr", "eligible", "last", "then", "then_last"),
+    [
+        (2, (2,), (), (), (2,), (2,)),
+        (2, (1, 2), (), (), (1, 2), (2,)),
+        (-1, (), (2, 1), (1,), (2, 1), (1,)),
+        (-1, (1,), (2,), (-1,), (1, 2), (1,)),
+        (-1, (), (), (2,), (), (2,)),
+    ],
+)
+def test_with_eligible_leaders_a_partition_is_as_if_all_brokers_had_stopped(
+    leader: int,
+    isr: tuple[int, ...],
+    eligible: tuple[int, ...],
+    last: tuple[int, ...],
+    then: tuple[int, ...],
+    then_last: tuple[int, ...],
+) -> None:
+    """Kafka 4.1 would never give a leader to one whose only in-sync replica is on a broker that crashed."""
+    registered = {each: Broker(incarnation_id=A_ID) for each in (1, 2)}
+    partition = Partition(
+        ReplicaAssignment((1, 2)),
+        LeaderAndIsr(leader, 5, isr),
+        eligible_leaders=eligible,
+        last_known_eligible_leaders=last,
+    )
+    features = {"eligible.leader.replicas.version": 1}
+    cluster = Cluster("c", {"t": Topic(TOPIC_ID, {0: partition})}, features=features, brokers=registered)
+
+    made = prepare(cluster)
+
+    found = made.cluster.topics["t"].partitions[0]
+    assert found.state == LeaderAndIsr(-1, 5, ())
+    assert ("eligible leaders are all replicas that were in sync" in "".join(made.changes)) == (
+        last != then_last
+    )
+    assert (found.eligible_leaders, found.last_known_eligible_leaders) == (then, then_last)
+
+
+def test_where_no_eligible_leaders_are_kept_they_become_the_isr() -> None:
+    partition = Partition(ReplicaAssignment((1, 2)), LeaderAndIsr(-1, 5, ()), eligible_leaders=(2,))
+    found = prepare(Cluster("c", {"t": Topic(TOPIC_ID, {0: partition})})).cluster
+    assert found.topics["t"].partitions[0] == Partition(partition.assignment, LeaderAndIsr(-1, 5, (2,)))
+
+
 def test_levels_have_kafkas_names() -> None:
     assert [level_of(each) for each in ("3.3", "3.9", "4.0", "4.1", "4.0-IV1", "17")] == [
         7,
