@@ -161,13 +161,12 @@ def test_a_leader_that_was_away_truncates_what_it_alone_has(
         to_leader.flush(60)
         to_leader.abandon()
         world.wait_for_leader(partition, follower)
-        # The old leader names itself, to clients that ask it.
-        world.wait_for_leaders_as_known({partition: follower}, follower, THIRD)
+        # A client that once learned of the old leader would ask only that one from then on: it has a
+        # connection to it, and the old leader names itself.
+        world.wait_until_only_these_are_known({partition: follower}, follower, THIRD)
         for_others = ",".join(world.members[each].address for each in (follower, THIRD))
-        # Without a producer id, for which Kafka's brokers may ask the broker that is cut off. A client that
-        # takes the old leader for the leader asks again only when its metadata are old.
+        # Without a producer id, for which Kafka's brokers may ask the broker that is cut off.
         config = {"enable.idempotence": "false", "acks": "all", "message.timeout.ms": 120_000}
-        config["topic.metadata.refresh.interval.ms"] = 1_000
         writer = Writer(for_others, written, **config)
         for number in range(40):
             writer.write(partition[0], b"after %d" % number)

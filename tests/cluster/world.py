@@ -9,6 +9,8 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Final
 
+from klog.admin import connect
+from klog.admin.settings import settings_of
 from tests.cluster.links import Links
 from tests.cluster.members import Kind, Member
 from tests.cluster.tree import Partition, Tree
@@ -213,16 +215,31 @@ class Cluster:
         for member in [each for each in self.members.values() if each.answers]:
             self.until(lambda each=member: wanted <= Admin(each.address).led(), f"{member} misses leaders")
 
-    def wait_for_leaders_as_known(self, leaders: Mapping[Partition, int], *broker_ids: int) -> None:
-        """Waits until the brokers name these leaders.
+    def wait_until_only_these_are_known(self, leaders: Mapping[Partition, int], *broker_ids: int) -> None:
+        """Waits until each of these brokers itself names the leaders, and no other broker than these.
 
-        Only the first answer is from the broker whose address a client got: later it may ask any other one.
+        A client that starts with their addresses cannot find another broker then. librdkafka would not do for
+        the question: after its first metadata it may ask any broker that it has learned of.
         """
         for each in broker_ids:
             self.until(
-                lambda each=each: leaders.items() <= Admin(self.members[each].address).leaders().items(),
-                f"{each} names other leaders",
+                lambda each=each: self._names_only(each, leaders, broker_ids),
+                f"{each} names other leaders or brokers",
             )
+
+    def _names_only(
+        self, broker_id: int, leaders: Mapping[Partition, int], broker_ids: Sequence[int]
+    ) -> bool:
+        settings = settings_of({}, bootstrap=self.members[broker_id].address, timeout_ms=WAIT_S * 1000)
+        with connect.cluster(settings) as client:
+            answer = client.metadata({topic for topic, _ in leaders})
+        named = {
+            (topic.name, each.partition_index): each.leader_id
+            for topic in answer.topics
+            for each in topic.partitions
+        }
+        brokers = {each.node_id for each in answer.brokers}
+        return leaders.items() <= named.items() and brokers <= set(broker_ids)
 
 
 @contextmanager
