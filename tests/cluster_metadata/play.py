@@ -22,6 +22,8 @@ MOVED: Final = "t-moved"
 """The partition that is on its way from broker 0 to broker 1."""
 OPEN: Final = "t-open"
 """It has a record, one of a transaction that is open, and one after it."""
+TIMED_OUT: Final = "t-timed-out"
+"""It has what t-open has, but nobody comes back to its transaction."""
 PREPARED: Final = "t-prepared"
 """It has one record of a transaction that was committed and has no marker yet."""
 TOPICS: Final[Mapping[str, tuple[int, dict[str, str]]]] = {
@@ -29,12 +31,18 @@ TOPICS: Final[Mapping[str, tuple[int, dict[str, str]]]] = {
     COMPACTED: (3, {"cleanup.policy": "compact"}),
     MOVED: (1, {}),
     OPEN: (1, {}),
+    TIMED_OUT: (1, {}),
     PREPARED: (1, {}),
 }
 DROPPED_BY_KAFKA_4: Final = {"message.timestamp.difference.max.ms": "9000000000000"}
 CLASSIC, CONSUMER, IN_TRANSACTION, SHARE = "g-classic", "g-consumer", "g-transaction", "g-share"
 QUIET: Final = {"log_level": 0, "error_cb": lambda error: None}
 _LONG_MS: Final = 600_000
+_SHORT_MS: Final = 10_000
+TIMEOUTS_ARE_NOT_SEEN: Final = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": _LONG_MS}
+"""Configs of the brokers that are stopped: they leave transactions open."""
+TIMEOUTS_ARE_SEEN: Final = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 1000}
+"""Configs of those that go on."""
 _SHARED_AT_FIRST: Final = 2
 
 Row = tuple[str, int, int, bytes | None, bytes | None]
@@ -85,7 +93,7 @@ class Play:
         transactions = self._transactions("x")
         for number in range(6):
             self._transaction(transactions, f"{number}", commits=number % 3 != 2)
-        self._write({MOVED: 1000, OPEN: 1})
+        self._write({MOVED: 1000, OPEN: 1, TIMED_OUT: 1})
         for group in self.groups:
             self.go_on(group, 0)
 
@@ -109,13 +117,14 @@ class Play:
             self.error_of_alice(COMPACTED),
         )
 
-    def leave_transaction_open(self) -> None:
-        """Its producer goes away without a word, and another one writes after it."""
-        producer = self._transactions("open")
-        producer.begin_transaction()
-        producer.produce(OPEN, b"open", partition=0)
-        assert producer.flush(TIMEOUT_S) == 0
-        self._write({OPEN: 1})
+    def leave_transactions_open(self) -> None:
+        """Their producers go away without a word, and another one writes after them."""
+        for topic, timeout_ms in ((OPEN, _LONG_MS), (TIMED_OUT, _SHORT_MS)):
+            producer = self._transactions(topic, timeout_ms)
+            producer.begin_transaction()
+            producer.produce(topic, b"open", partition=0)
+            assert producer.flush(TIMEOUT_S) == 0
+        self._write({OPEN: 1, TIMED_OUT: 1})
 
     def prepare_transaction(self, cut: Callable[[], object]) -> None:
         """A transaction of records and offsets is committed when the brokers do not hear each other."""
@@ -146,14 +155,17 @@ class Play:
             self.go_on(group, offsets[0])
 
     def _require_transactions_end(self) -> None:
-        """What was prepared is committed without its producer. What was open is aborted by the next one."""
+        """What was prepared is committed without its producer. What was open is aborted by the next one, or
+        by the coordinator after its timeout.
+        """
         eventually(lambda: [row[4] for row in self.records((PREPARED,))] == [b"prepared"])
         eventually(lambda: self.committed(IN_TRANSACTION)[0] == 7)
         assert [row[2] for row in self.records((OPEN,))] == [0], (
             "the open transaction holds back what follows"
         )
-        self._transactions("open")
-        eventually(lambda: [row[2] for row in self.records((OPEN,))] == [0, 2])
+        self._transactions(OPEN)
+        for topic in (OPEN, TIMED_OUT):
+            eventually(lambda topic=topic: [row[2] for row in self.records((topic,))] == [0, 2])
 
     def _require_user(self, refused: str | None) -> None:
         assert self.error_of_alice(DELETED) is None
@@ -181,9 +193,9 @@ class Play:
     def _admin(self) -> AdminClient:
         return AdminClient({"bootstrap.servers": self.address, **QUIET})
 
-    def _transactions(self, name: str) -> Producer:
+    def _transactions(self, name: str, timeout_ms: int = _LONG_MS) -> Producer:
         """A new producer of this transactional id. What an older one has left open is aborted."""
-        config = {"transactional.id": name, "transaction.timeout.ms": _LONG_MS}
+        config = {"transactional.id": name, "transaction.timeout.ms": timeout_ms}
         producer = Producer({"bootstrap.servers": self.address, **config, **QUIET})
         producer.init_transactions(TIMEOUT_S)
         return producer
@@ -246,6 +258,9 @@ class Play:
 
     def go_on(self, group: str, first: int) -> None:
         """A member joins, reads from the committed offset of partition 0 on, and commits one record."""
+        if group == CONSUMER and self.has_consumer_groups and self.peer.major < 4:
+            self._go_on_in_java(group)
+            return
         protocol = {"group.protocol": "consumer"} if group == CONSUMER and self.has_consumer_groups else {}
         config = {"group.id": group, "auto.offset.reset": "earliest", "enable.auto.commit": False}
         consumer = Consumer({"bootstrap.servers": self.address, **config, **protocol, **QUIET})
@@ -264,6 +279,17 @@ class Play:
         consumer.close()
         assert self.committed(group)[0] == found[0] + 1
 
+    def _go_on_in_java(self, group: str) -> None:
+        """librdkafka has not the consumer protocol of Kafka 3.9, where it was in preview."""
+        before = self.committed(group)
+        words = ["--bootstrap-server", self.address, "--topic", DELETED, "--group", group, "--from-beginning"]
+        words += ["--consumer-property", "group.protocol=consumer", "--max-messages", "1"]
+        words += ["--timeout-ms", f"{TIMEOUT_S * 1000}"]
+        done = self.peer.java("org.apache.kafka.tools.consumer.ConsoleConsumer", *words)
+        assert done.returncode == 0, done.stdout + done.stderr
+        moved = [new for old, new in zip(before, self.committed(group), strict=True) if new > max(old, 0)]
+        assert len(moved) == 1
+
     def error_of_alice(self, topic: str) -> str | None:
         """What a user who logs in with the old password hears about a record."""
         heard: list[KafkaError | None] = []
@@ -281,8 +307,7 @@ class Play:
     def shared(self, count: int) -> list[str]:
         """What the next records are that a share group gets."""
         words = ["--bootstrap-server", self.address, "--topic", MOVED, "--group", SHARE]
-        done = self.peer.java(
-            "org.apache.kafka.tools.consumer.ConsoleShareConsumer", *words, "--max-messages", str(count)
-        )
+        words += ["--max-messages", f"{count}", "--timeout-ms", f"{TIMEOUT_S * 1000}"]
+        done = self.peer.java("org.apache.kafka.tools.consumer.ConsoleShareConsumer", *words)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout.decode().split()

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final, Protocol, TypeAlias
 
 from klog.testing.proxies import Proxies
-from tests.cluster_metadata.play import MOVED, SHARE, Before, Play
+from tests.cluster_metadata.play import MOVED, SHARE, TIMEOUTS_ARE_NOT_SEEN, Before, Play
 from tests.commands.running import Run
 from tests.peers.broker import (
     Config,
@@ -103,18 +103,18 @@ class Source:
                 play.await_brokers(1)
                 play.make_topics()
                 play.make_records()
-                # Kafka's own topics are on broker 0 now.
-                second = starting.submit(second_broker)
-                tools.administrate()
                 if self.has_share_groups:
                     NewTools(klog, ports.address).let_shares_begin_at_the_start()
                     play.begin_share_group()
+                # Kafka's own topics are on broker 0 now.
+                second = starting.submit(second_broker)
+                tools.administrate()
                 before = play.seen()
                 with second.result() as broker:
                     play.await_brokers(2)
                     broker.kill()
                     tools.reassign(_plan(work))
-                play.leave_transaction_open()
+                play.leave_transactions_open()
                 play.prepare_transaction(lambda: proxies.cut(_SENDER, _BROKER))
         return Stopped(work, ports, before)
 
@@ -127,6 +127,7 @@ class Source:
             "controlled.shutdown.enable": "false",
             "authorizer.class.name": self.authorizer,
             **SECURITY,
+            **TIMEOUTS_ARE_NOT_SEEN,
             **self.config,
         }
 
@@ -246,6 +247,7 @@ class OldTools:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
+_CONSUMER_GROUPS_IN_PREVIEW: Final[Config] = {"group.coordinator.rebalance.protocols": "classic,consumer"}
 _SHARED_STATE: Final[Config] = {
     "share.coordinator.state.topic.replication.factor": 1,
     "share.coordinator.state.topic.min.isr": 1,
@@ -257,7 +259,13 @@ SOURCES: Final = {
     "0.11-zookeeper": Source(OldServer(KAFKA_0_11), "kafka.security.auth.SimpleAclAuthorizer"),
     "2.8-zookeeper": Source(OldServer(KAFKA_2_8), _ACL_AUTHORIZER),
     "3.9-zookeeper": Source(KafkaPeer(KAFKA_3), _ACL_AUTHORIZER),
-    "3.9-kraft": Source(KafkaPeer(KAFKA_3), KRAFT_AUTHORIZER, is_kraft=True),
+    "3.9-kraft": Source(
+        KafkaPeer(KAFKA_3),
+        KRAFT_AUTHORIZER,
+        is_kraft=True,
+        config=_CONSUMER_GROUPS_IN_PREVIEW,
+        has_consumer_groups=True,
+    ),
     "4.1-kraft": Source(
         KafkaPeer(KAFKA_4),
         KRAFT_AUTHORIZER,

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 import klog.testing
+from tests.cluster_metadata.play import TIMEOUTS_ARE_SEEN
 from tests.cluster_metadata.real_sources import KRAFT_AUTHORIZER, PROTOCOLS, SECURITY, Stopped
 from tests.commands.running import Run
 from tests.peers.broker import Config, KRaftBroker, ZooKeeperBroker, free_port, properties_text
@@ -50,6 +51,7 @@ def kafka_4_alone(klog: Run, stopped: Stopped) -> Iterator[str]:
     controller = free_port()
     config: Config = {
         **SECURITY,
+        **TIMEOUTS_ARE_SEEN,
         "process.roles": "broker,controller",
         "node.id": 0,
         "listeners": f"{stopped.ports.listeners},CONTROLLER://127.0.0.1:{controller}",
@@ -71,6 +73,7 @@ def three_and_three_of_kafka_4(klog: Run, stopped: Stopped) -> Iterator[str]:
     voters = ",".join(f"{each}@127.0.0.1:{ports[each]}" for each in (3, 4, 5))
     shared: Config = {
         **SECURITY,
+        **TIMEOUTS_ARE_SEEN,
         "listener.security.protocol.map": PROTOCOLS,
         "controller.listener.names": "CONTROLLER",
         "controller.quorum.voters": voters,
@@ -116,6 +119,7 @@ def klog_alone(klog: Run, stopped: Stopped) -> Iterator[str]:
     _adopt(klog, stopped)
     config = {
         **SECURITY,
+        **TIMEOUTS_ARE_SEEN,
         "broker.id": 0,
         "listeners": stopped.ports.listeners,
         "log.dirs": f"{stopped.logs(0)}",
@@ -142,6 +146,7 @@ def kafka_3_with_zookeeper(klog: Run, stopped: Stopped) -> Iterator[str]:
         _adopt(klog, stopped, f"zookeeper.connect={place}")
         config: Config = {
             **SECURITY,
+            **TIMEOUTS_ARE_SEEN,
             "broker.id": 0,
             "listeners": stopped.ports.listeners,
             "log.dirs": f"{stopped.logs(0)}",

@@ -77,7 +77,7 @@ def go_on(source: str, target: str, stopped: Stopped, klog: Run) -> None:
         consumer_groups = SOURCES[source].has_consumer_groups and target != "kafka-3-with-zookeeper"
         play = Play(ports.address, ports.sasl_address, consumer_groups, SOURCES[source].peer)
         play.require_everything(stopped.before)
-        if SOURCES[source].has_share_groups and target == "kafka-4-alone":
+        if SOURCES[source].has_share_groups and target.startswith("kafka-4"):
             play.require_share_group_goes_on()
         if target == "kafka-4-three-and-three":
             eventually(lambda: play.replicas(MOVED) == [1])
