@@ -101,6 +101,7 @@ COMPILED_MODULES = (
     "storage/log/reading.py",
     "storage/log/run_limits.py",
     "storage/log/segment.py",
+    "storage/log/segmented_log.py",
     "storage/log/segments.py",
     "storage/log/validation.py",
 )

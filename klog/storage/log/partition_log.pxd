@@ -1,25 +1,15 @@
 cimport cython
 
-from klog.storage.log.readable_log cimport ReadableLog
 from klog.storage.log.run_limits cimport RunLimits as Limits
 from klog.storage.log.segment cimport LogSegment
+from klog.storage.log.segmented_log cimport SegmentedLog
 
 
 @cython.final
-cdef class PartitionLog(ReadableLog):
+cdef class PartitionLog(SegmentedLog):
     cdef public str topic_id
     cdef public object is_confirmed
     cdef public Limits _run_limits
-    cdef public object _clock_ms
-    cdef public object _background
-    cdef public object _jitter
-    cdef public object _snapshots
-    cdef public long long recovery_point
-    cdef public long long last_flush_ms
-    cdef public long long _unflushed_records
-    cdef public long long cuts
-    cdef public long long _cut_to
-    cdef public long long _roll_ms
 
     cpdef append_as_leader(self, data, long long leader_epoch, long long now_ms, origin=*, guard=*)
     cdef _append_as_leader(self, data, long long leader_epoch, long long now_ms, origin, guard)

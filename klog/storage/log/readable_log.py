@@ -1,7 +1,7 @@
 """The part of a partition's log that readers use: its segments, offsets and epochs.
 
 Rules: Kafka's `UnifiedLog.read` and `LocalLog.read`. All public methods are safe for threads unless they say
-that the caller holds the lock. `partition_log` adds what changes the log.
+that the caller holds the lock. `segmented_log` and `partition_log` add what changes the log.
 """
 
 from __future__ import annotations
