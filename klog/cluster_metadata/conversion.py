@@ -112,7 +112,7 @@ def _plan_tree(reading: Reading, target: Target) -> Plan:
 def _plan_zookeeper(reading: Reading, target: Target) -> Plan:
     place = _place(target, "the address of a ZooKeeper")
     files = _translated_back(target, ".zookeeper", zookeeper_address(place))
-    return with_files(zookeeper_conversion.plan(reading, place), files)
+    return with_files(zookeeper_conversion.plan(reading, place, target.access), files)
 
 
 def _translated_back(target: Target, suffix: str, zookeeper_connect: str) -> list[TranslatedFile]:

@@ -11,13 +11,14 @@ from klog.cluster_metadata.log_sizes import LogSize
 from klog.cluster_metadata.model import Cluster
 from klog.config.kraft_properties import KRaftNode
 from klog.config.properties_draft import Change
+from klog.metadata.zookeeper_access import PLAIN_ACCESS, ZooKeeperAccess
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
     """Where to write, and how: a file, directory or address, or the properties files of KRaft nodes.
 
-    `node` says of a file for ZooKeeper what it does not say itself.
+    `node` says of a file for ZooKeeper what it does not say itself, `access` how a ZooKeeper is written.
     """
 
     now_ms: int
@@ -27,6 +28,7 @@ class Target:
     metadata_version: str | None = None
     features: Mapping[str, int] = field(default_factory=dict)
     node: KRaftNode = field(default_factory=KRaftNode)
+    access: ZooKeeperAccess = PLAIN_ACCESS
 
 
 class ConfigChange(NamedTuple):

@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -20,26 +20,29 @@ from klog.cluster_metadata.kraft_log import is_kraft_directory
 from klog.cluster_metadata.model import Cluster
 from klog.formats.errors import FormatError, MissingInputError, StorageError
 from klog.metadata.embedded import FILE_NAME, EmbeddedStore
+from klog.metadata.errors import StoreError
 from klog.metadata.store import Node
+from klog.metadata.zookeeper_access import PLAIN_ACCESS, ZooKeeperAccess
 from klog.storage.files.directory_lock import holder_of
 from klog.storage.files.files import no_such_file, read_whole
 from klog.storage.files.scratch_directory import scratch_directory
 
 _SCHEME: Final = "zookeeper://"
 _ADDRESS: Final = re.compile(r"[^/\s]+:[0-9]{1,5}(,[^/\s]+:[0-9]{1,5})*(/\S*)?")
-_TIMEOUT_MS: Final = 18_000
 
 
 def read_source(
-    source: str, on_problem: OnProblem = raise_problem, *, timeout_ms: int = _TIMEOUT_MS
+    source: str,
+    on_problem: OnProblem = raise_problem,
+    access: ZooKeeperAccess = PLAIN_ACCESS,
 ) -> Reading:
-    """The cluster at a source.
+    """The cluster at a source. A live ZooKeeper is read with `access`.
 
     Raises MissingInputError (nothing of the kind is there), `StorageError`, `StoreError`, `FormatError`.
     """
     place = _chroot_in_files(source)
     if source.startswith(_SCHEME):
-        reading = _read_zookeeper(zookeeper_address(source), on_problem, timeout_ms)
+        reading = _read_zookeeper(zookeeper_address(source), on_problem, access)
     elif place is not None:
         reading = zookeeper_form.read(place[0], on_problem, place[1])
     elif os.path.exists(source):
@@ -47,7 +50,7 @@ def read_source(
     elif "," in source and all(os.path.isdir(each) for each in source.split(",")):
         reading = _read_directories(source.split(","), on_problem)
     elif _ADDRESS.fullmatch(source):
-        reading = _read_zookeeper(zookeeper_address(source), on_problem, timeout_ms)
+        reading = _read_zookeeper(zookeeper_address(source), on_problem, access)
     else:
         raise no_such_file(source)
     cluster = reading.cluster
@@ -128,22 +131,27 @@ def _read_embedded(directory: str, on_problem: OnProblem) -> Reading:
             store.close()
 
 
-def _read_zookeeper(hosts: str, on_problem: OnProblem, timeout_ms: int) -> Reading:
-    with zookeeper_tree(hosts, timeout_ms) as tree:
+def _read_zookeeper(hosts: str, on_problem: OnProblem, access: ZooKeeperAccess) -> Reading:
+    with zookeeper_tree(hosts, access) as tree:
         return tree_form.read(tree, f"ZooKeeper at {hosts}", on_problem)._replace(is_live=True)
 
 
 @contextmanager
-def zookeeper_tree(hosts: str, timeout_ms: int = _TIMEOUT_MS) -> Iterator[tree_form.Tree]:
-    """The tree below a chroot, which is not created. Raises `StoreError`, ConfigError."""
+def zookeeper_tree(hosts: str, access: ZooKeeperAccess) -> Iterator[tree_form.Tree]:
+    """The tree below a chroot, which is not created. Raises `StoreError`, ConfigError.
+
+    If it needs another access than none, the error says which option gives it.
+    """
     from klog.metadata.zookeeper import ZooKeeperStore
 
     servers, _, root = hosts.partition("/")
-    store = ZooKeeperStore(servers, session_timeout_ms=timeout_ms)
     try:
-        yield _Below(store.children, store.get_many, f"/{root.strip('/')}" if root.strip("/") else "")
-    finally:
-        store.close()
+        with closing(ZooKeeperStore(servers, access)) as store:
+            yield _Below(store.children, store.get_many, f"/{root.strip('/')}" if root.strip("/") else "")
+    except StoreError as error:
+        if error.cure and access == PLAIN_ACCESS:
+            error.cure += "; --zookeeper-config names a file with these"
+        raise
 
 
 class _Below:

@@ -6,7 +6,7 @@ kazoo is imported when it is used, so that a broker with the embedded store neve
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from klog.metadata.errors import (
     BadVersionError,
@@ -37,6 +37,9 @@ from klog.metadata.zookeeper_access import ZooKeeperAccess
 if TYPE_CHECKING:
     from kazoo.protocol.states import ZnodeStat
 
+_ACCESS_CURE: Final = (
+    "connect as the owner of the nodes: with zookeeper.ssl.keystore.location, or a login in the JAAS file"
+)
 WATCH_KINDS = {
     "CREATED": WatchKind.CREATED,
     "DELETED": WatchKind.DELETED,
@@ -140,8 +143,11 @@ def store_error(error: Exception, path: str | None) -> StoreError:
         (kazoo.ConnectionClosedError, ConnectionLossError, "the connection to ZooKeeper is closed"),
         (kazoo.SessionExpiredError, SessionExpiredError, "the ZooKeeper session expired"),
         (kazoo.ConnectionLoss, ConnectionLossError, "the connection to ZooKeeper broke"),
+        (kazoo.NoAuthError, StoreFailedError, "ZooKeeper does not let this client read or change the node"),
+        (kazoo.AuthFailedError, StoreFailedError, "ZooKeeper refused the login"),
     )
     for theirs, ours, what in kinds:
         if isinstance(error, theirs):
-            return ours(f"{what}: {path}" if path else what, path=path)
+            cure = _ACCESS_CURE if ours is StoreFailedError else None
+            return ours(f"{what}: {path}" if path else what, path=path, cure=cure)
     return StoreFailedError(f"ZooKeeper: {type(error).__name__} {error}".rstrip(), path=path)

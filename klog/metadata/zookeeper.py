@@ -172,12 +172,7 @@ class ZooKeeperStore(SingleWrites):
             if is_stopping():
                 raise WaitCancelledError(f"stopped while no ZooKeeper server of {servers} answered")
             if now_s >= end_s:
-                failure = None if self._handler is None else self._handler.failure
-                raise ConnectionLossError(
-                    f"no ZooKeeper server of {servers} answered within {timeout_ms} ms"
-                    + ("" if failure is None else f"; the TLS handshake failed: {failure}"),
-                    cure="check zookeeper.connect" if failure is None else "check zookeeper.ssl.*",
-                )
+                raise self._no_answer(servers, timeout_ms)
             if now_s >= say_s:
                 say_s += _SAY_EVERY_S
                 _log.warning(
@@ -186,6 +181,17 @@ class ZooKeeperStore(SingleWrites):
                     now_s - begin_s,
                     timeout_ms / 1000,
                 )
+
+    def _no_answer(self, servers: str, timeout_ms: int) -> ConnectionLossError:
+        what = f"no ZooKeeper server of {servers} answered within {timeout_ms} ms"
+        if self._handler is None:
+            cure = "check zookeeper.connect, and whether the port has TLS (zookeeper.ssl.client.enable)"
+            return ConnectionLossError(what, cure=cure)
+        if self._handler.failure is None:
+            return ConnectionLossError(what, cure="check zookeeper.connect")
+        return ConnectionLossError(
+            f"{what}; the TLS handshake failed: {self._handler.failure}", cure="check zookeeper.ssl.*"
+        )
 
     def _create_root(self) -> None:
         prefix, self._root = self._root, ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
-from kazoo.protocol.states import ZnodeStat
 
+from klog.cluster_metadata import tree_form, tree_output
 from klog.config.broker import BrokerConfig
 from klog.config.keys import ConfigError
 from klog.metadata._kazoo import acl_of
@@ -23,6 +23,7 @@ from klog.metadata.store import Create
 from klog.metadata.zookeeper import ZooKeeperStore
 from klog.metadata.zookeeper_access import PLAIN_ACCESS, ZooKeeperAccess, ZooKeeperLogin
 from klog.server.startup.zookeeper_access import read_access
+from tests.metadata.secured_zookeeper import DIGEST, TLS, acls_below, secured_zookeeper
 from tests.peers.broker import ZooKeeperBroker, free_port
 from tests.peers.kafka import KafkaPeer
 from tests.peers.zookeeper import ZooKeeperServer
@@ -30,13 +31,6 @@ from tests.server.network.servers import TLS_FILES
 from tests.swap.clients import Admin
 from tests.swap.klog_process import KlogBroker
 
-STORE, TRUSTED = TLS_FILES / "first.pem", TLS_FILES / "certificate.pem"
-TLS = {
-    "zookeeper.ssl.client.enable": "true",
-    "zookeeper.clientCnxnSocket": "org.apache.zookeeper.ClientCnxnSocketNetty",
-    "zookeeper.ssl.keystore.location": str(STORE),
-    "zookeeper.ssl.truststore.location": str(STORE),
-}
 SECURED = replace(PLAIN_ACCESS, sets_acls=True)
 
 
@@ -118,9 +112,6 @@ def test_nodes_need_an_owner_that_zookeeper_knows() -> None:
         assert refused.value.key == "zookeeper.set.acl"
 
 
-DIGEST = "org.apache.zookeeper.server.auth.DigestLoginModule"
-
-
 def test_the_section_of_the_jaas_file_is_the_login(tmp_path: Path) -> None:
     pytest.importorskip("puresasl")
     file = tmp_path / "jaas.conf"
@@ -146,20 +137,7 @@ def secure_port() -> int:
 
 @pytest.fixture(scope="module")
 def zookeeper(kafka3: KafkaPeer, secure_port: int, tmp_path_factory) -> Iterator[ZooKeeperServer]:
-    """A server that also listens with TLS, which needs a certificate, and knows one user."""
-    work = tmp_path_factory.mktemp("zookeeper")
-    (work / "jaas.conf").write_text(f'Server {{ {DIGEST} required user_kafka="secret"; }};')
-    config = {
-        "secureClientPort": secure_port,
-        "secureClientPortAddress": "127.0.0.1",
-        "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
-        "ssl.keyStore.location": str(STORE),
-        "ssl.trustStore.location": str(STORE),
-        "ssl.hostnameVerification": "false",
-        "authProvider.sasl": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
-    }
-    flag = f"-Djava.security.auth.login.config={work / 'jaas.conf'}"
-    with ZooKeeperServer(work, kafka3, config, (flag,)) as server:
+    with secured_zookeeper(tmp_path_factory.mktemp("zookeeper"), kafka3, secure_port) as server:
         yield server
 
 
@@ -213,21 +191,6 @@ def test_who_logs_in_owns_its_nodes(zookeeper: ZooKeeperServer) -> None:
         assert store.get("/config/users/alice").data == b"salted"
 
 
-def acls_below(client: KazooClient, root: str) -> dict[str, list[tuple[int, str]]]:
-    """Who may do what with each node, by its path without digits."""
-    found = {}
-    todo = [""]
-    while todo:
-        path = todo.pop()
-        acls, stat = client.get_acls(root + path)
-        assert isinstance(stat, ZnodeStat)
-        name = "".join("0" if letter.isdigit() else letter for letter in path)
-        found[name] = sorted((each.perms, each.id.scheme) for each in acls)
-        with suppress(NoAuthError):
-            todo += [f"{path}/{child}" for child in client.get_children(root + path)]
-    return found
-
-
 @pytest.mark.kafka
 @pytest.mark.slow
 @pytest.mark.usefixtures("zookeeper")
@@ -248,18 +211,26 @@ def test_all_nodes_have_the_acls_of_kafkas(kafka3: KafkaPeer, secure_port: int, 
             with KlogBroker(tmp_path / name, config) as ours:
                 ours.start()
                 Admin(ours.bootstrap).create({"orders": (1, {"retention.ms": "1000000"})})
-    context = read_access(BrokerConfig(TLS)).tls
+    access = read_access(BrokerConfig({**TLS, "zookeeper.set.acl": "true"}))
+    with (
+        closing(ZooKeeperStore(f"127.0.0.1:{secure_port}/kafka", access)) as source,
+        closing(ZooKeeperStore(f"127.0.0.1:{secure_port}/converted", access)) as target,
+    ):
+        tree_output.write(target, tree_form.read(source, "").cluster)
+    context = access.tls
     assert context is not None
     client = KazooClient(f"127.0.0.1:{secure_port}", handler=TlsHandler(context))
     client.start(30)
     try:
-        kafka, klog = (acls_below(client, root) for root in ("/kafka", "/klog"))
+        kafka, klog, converted = (acls_below(client, root) for root in ("/kafka", "/klog", "/converted"))
     finally:
         client.stop()
         client.close()
-    assert len(kafka.keys() & klog.keys()) > 25
-    assert {"/config/users", "/kafka-acl/Topic", "/delegation_token/tokens"} <= kafka.keys() & klog.keys()
-    assert {path: acls for path, acls in klog.items() if path in kafka} == {
-        path: acls for path, acls in kafka.items() if path in klog
-    }
-    assert {acl for acls in klog.values() for acl in acls} == {(31, "x509"), (1, "world"), (31, "world")}
+    of_brokers = {"/config/users", "/kafka-acl/Topic", "/delegation_token/tokens"}
+    of_conversions = {"/config/users", "/config/topics/orders", "/brokers/topics/orders/partitions/0/state"}
+    for ours, least, present in ((klog, 25, of_brokers), (converted, 20, of_conversions)):
+        both = kafka.keys() & ours.keys()
+        assert len(both) > least
+        assert present <= both
+        assert {path: ours[path] for path in both} == {path: kafka[path] for path in both}
+        assert {acl for acls in ours.values() for acl in acls} == {(31, "x509"), (1, "world"), (31, "world")}

@@ -112,6 +112,7 @@ def convert(
     from klog.config.kraft_properties import KRaftNode
 
     reading = read.read(source)
+    access = read.access()
     plan = conversion.plan(
         reading,
         conversion.Form(to),
@@ -123,6 +124,7 @@ def convert(
             metadata_version=metadata_version,
             features=_features(feature or ()),
             node=KRaftNode(roles_of(roles), node_id, voters),
+            access=access,
         ),
     )
     old = conversions(plan.logs)
@@ -140,7 +142,7 @@ def convert(
             raise typer.Exit(1)
         convert_old(old, quiet=not change.for_people)
         plan.write()
-        found = list(check(reading.cluster, plan, lambda place: read_source(place).cluster))
+        found = list(check(reading.cluster, plan, lambda place: read_source(place, access=access).cluster))
     done = "would be written" if change.dry_run else "written and read back"
     files = count_of(len(plan.steps), "tree" if to is ToForm.ZOOKEEPER else "file")
     rows = outcomes(plan, old, dry_run=change.dry_run)

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from klog.commands.offline.zookeeper_access import ZooKeeperConfig, access_of
 from klog.commands.shared.messages import print_error, print_note
 from klog.commands.shared.option_sets import flag
 from klog.formats.errors import KlogError, UnsupportedFormatError
 
 if TYPE_CHECKING:
     from klog.cluster_metadata.forms import Reading
+    from klog.metadata.zookeeper_access import ZooKeeperAccess
 
 SOURCE_HELP: Final = (
     "host:port/chroot of a ZooKeeper, a directory with metadata of klog, KRaft or ZooKeeper (several with"
@@ -28,12 +30,19 @@ class ReadOptions:
 
     skip_unknown: bool = flag("Leave out records of a later Kafka, and name them, instead of stopping there.")
 
+    zookeeper_config: ZooKeeperConfig = None
+
+    def access(self) -> ZooKeeperAccess:
+        """How a ZooKeeper is read and written. Raises ConfigError, UsageError, StorageError."""
+        return access_of(self.zookeeper_config)
+
     def read(self, source: str) -> Reading:
         """The cluster at a source; says what there is to know about it."""
         from klog.cluster_metadata.forms import raise_problem
         from klog.cluster_metadata.sources import read_source
 
-        reading = read_source(source, leave_out_unknown if self.skip_unknown else raise_problem)
+        on_problem = leave_out_unknown if self.skip_unknown else raise_problem
+        reading = read_source(source, on_problem, self.access())
         for note in reading.notes:
             print_note(f"note: {note}")
         return reading

@@ -22,6 +22,7 @@ from klog.commands.offline.restore_output import (
     say_what_would,
     summary,
 )
+from klog.commands.offline.zookeeper_access import ZooKeeperConfig, access_of
 from klog.commands.shared.cells import human_bytes, human_time
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.key_options import KeyOptions
@@ -96,6 +97,7 @@ class PlaceOptions:
         "Write the metadata into this empty ZooKeeper [default: klog's own tree, for one broker].",
         metavar="HOST:PORT/CHROOT",
     )
+    zookeeper_config: ZooKeeperConfig = None
     mapping: Path = optional(
         Path("restored-offsets.jsonl"),
         "Write down here which offsets records have in a running cluster.",
@@ -120,7 +122,7 @@ class PlaceOptions:
             encode_uuid(secrets.token_bytes(16)),
             _node_ids("--brokers", self.brokers),
             self.replication_factor or 1,
-            None if self.zookeeper is None else _opening(self.zookeeper),
+            None if self.zookeeper is None else _opening(self.zookeeper, self.zookeeper_config),
             self._kraft(),
             self.jobs_or_cores,
         )
@@ -337,10 +339,12 @@ def _node_ids(option: str, text: str | None) -> tuple[int, ...]:
     return tuple(map(int, parts))
 
 
-def _opening(zookeeper: str) -> Callable[[], MetadataStore]:
+def _opening(zookeeper: str, config: Path | None) -> Callable[[], MetadataStore]:
+    access = access_of(config)
+
     def open_tree() -> MetadataStore:
         from klog.metadata.zookeeper import ZooKeeperStore
 
-        return ZooKeeperStore(zookeeper)
+        return ZooKeeperStore(zookeeper, access)
 
     return open_tree

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from klog.config.broker import KEYS_BY_NAME, BrokerConfig
+from klog.config.broker import JAAS_FILE, KEYS_BY_NAME, BrokerConfig
 from klog.config.keys import ConfigError
 from klog.formats import java_properties
 from klog.formats.errors import KlogError, UsageError
@@ -76,7 +76,8 @@ def _texts(config_file: str | None, options: Sequence[str]) -> dict[str, str]:
 
 def _require_known(texts: Mapping[str, str], config_file: str) -> None:
     """Raise `UsageError` for a file that has lines and none of Kafka's configs: it is another file."""
-    if texts and not any(name in KEYS_BY_NAME or name.startswith("listener.name.") for name in texts):
+    known = (*KEYS_BY_NAME, JAAS_FILE)
+    if texts and not any(name in known or name.startswith("listener.name.") for name in texts):
         raise UsageError(
             "holds no config that a broker knows", file=config_file, cure="name a server.properties file"
         )

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from klog.commands.offline.backing.running import Origin, RunningOptions
+from klog.commands.offline.zookeeper_access import access_of
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_note
 
@@ -42,7 +43,8 @@ def metadata_reader(running: RunningOptions, connection: ConnectionOptions) -> C
         from klog.cluster_metadata.forms import raise_problem
         from klog.cluster_metadata.sources import read_source
 
-        return json_form.encode(read_source(source, raise_problem).cluster, secrets=running.secrets)
+        reading = read_source(source, raise_problem, access_of(running.zookeeper_config))
+        return json_form.encode(reading.cluster, secrets=running.secrets)
 
     return read
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from klog.commands.offline.backing.rows import result_row, result_text
+from klog.commands.offline.zookeeper_access import ZooKeeperConfig
 from klog.commands.shared.arguments import parse_span
 from klog.commands.shared.exit_codes import WRONG_USAGE, exit_code
 from klog.commands.shared.messages import print_error, print_line, print_note
@@ -71,6 +72,7 @@ class RunningOptions:
         " show reads.",
         metavar="SOURCE",
     )
+    zookeeper_config: ZooKeeperConfig = None
     secrets: bool = flag("Keep passwords and credentials of the metadata, too.")
     metrics_file: Path | None = optional(
         None,
