@@ -427,6 +427,14 @@ def admin_commands(bench: Bench) -> str:
     return compare(bench.scratch, bench.rounds, bench.rows)
 
 
+def metadata(bench: Bench) -> str:
+    """klog reads, shows and converts a metadata snapshot; Kafka's dump tool and its shell read the same."""
+    # Imported here because the process that measures the others must stay small.
+    from benchmarks.metadata import compare  # noqa: PLC0415
+
+    return compare(bench.output / "metadata", bench.rounds, bench.rows)
+
+
 _BROKERS = ("start", "throughput", "latency", "connections", "small", "partitions")
 
 SUITE: dict[str, Callable[[Bench], str]] = {
@@ -464,4 +472,5 @@ SUITE: dict[str, Callable[[Bench], str]] = {
     "broker-tls": broker_tls,
     "broker-acls": broker_acls,
     "admin-commands": admin_commands,
+    "metadata": metadata,
 }

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from klog.cluster_metadata import json_form
 from klog.cluster_metadata.json_codecs import Value
-from klog.cluster_metadata.model import Cluster
+from klog.cluster_metadata.model import Cluster, Topic
 from klog.security.quotas.entities import Default, QuotaEntity
 
 KINDS: Final = (
@@ -67,12 +68,27 @@ def entity_name(entity: QuotaEntity) -> str:
 
 def differences(a: Cluster, b: Cluster) -> list[Difference]:
     """What differs between two clusters. A secret that one of them lacks is no difference."""
-    of_a, of_b = dict(_items(a)), dict(_items(b))
+    found = _rest_differences(replace(a, topics={}), replace(b, topics={}))
+    for name in a.topics.keys() | b.topics.keys():
+        left, right = a.topics.get(name), b.topics.get(name)
+        if left != right:
+            found += _differing(dict(_topic_items(name, left)), dict(_topic_items(name, right)), frozenset())
+    return sorted(found, key=lambda each: _order(each.item))
+
+
+def _rest_differences(a: Cluster, b: Cluster) -> list[Difference]:
+    """What differs beside topics."""
     hidden = {
         item for item, value in (*_items(a.without_secrets()), *_items(b.without_secrets())) if value is None
     }
+    return _differing(dict(_items(a)), dict(_items(b)), hidden)
+
+
+def _differing(
+    of_a: Mapping[Item, Value], of_b: Mapping[Item, Value], hidden: Collection[Item]
+) -> list[Difference]:
     found = []
-    for item in sorted(of_a.keys() | of_b.keys(), key=_order):
+    for item in of_a.keys() | of_b.keys():
         left, right = of_a.get(item), of_b.get(item)
         if left == right or (item in hidden and item in of_a and item in of_b and None in (left, right)):
             continue
@@ -96,7 +112,8 @@ def _items(cluster: Cluster) -> Iterator[tuple[Item, Value]]:
     for key, (kind, names) in _LISTS.items():
         for each in content.get(key, ()):
             yield from _members(kind, "-".join(str(each[name]) for name in names), each, names)
-    yield from _topics(content)
+    for name in content.get("deletions", ()):
+        yield Item("deletion", name, ""), "requested"
     for each in content.get("configs", ()):
         name = f"{each['type'].lower()} {each['name'] or '<default>'}"
         yield from ((Item("config", name, key), value) for key, value in each["configs"].items())
@@ -106,13 +123,13 @@ def _items(cluster: Cluster) -> Iterator[tuple[Item, Value]]:
         yield Item("acl", " ".join(map(str, each.values())), ""), "yes"
 
 
-def _topics(content: Mapping[str, Value]) -> Iterator[tuple[Item, Value]]:
-    for topic in content.get("topics", ()):
-        yield Item("topic", topic["name"], "topicId"), topic.get("topicId", "none")
-        for each in topic["partitions"]:
-            yield from _members("partition", f"{topic['name']}-{each['partition']}", each, ("partition",))
-    for name in content.get("deletions", ()):
-        yield Item("deletion", name, ""), "requested"
+def _topic_items(name: str, topic: Topic | None) -> Iterator[tuple[Item, Value]]:
+    if topic is None:
+        return
+    content = json_form.topic_to_json(topic)
+    yield Item("topic", name, "topicId"), content.get("topicId", "none")
+    for each in content["partitions"]:
+        yield from _members("partition", f"{name}-{each['partition']}", each, ("partition",))
 
 
 def _members(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from klog.cluster_metadata.comparison import Difference, differences
 from klog.cluster_metadata.consistency import Problem
 from klog.cluster_metadata.conversion_plan import Plan
-from klog.cluster_metadata.losses import is_covered
+from klog.cluster_metadata.losses import covers
 from klog.cluster_metadata.model import Cluster
 
 
@@ -16,8 +16,12 @@ def check(source: Cluster, plan: Plan, read: Callable[[str], Cluster]) -> Iterat
 
     `read` reads the cluster of a place. Raises what it raises.
     """
-    said = (*plan.losses, *plan.changes)
-    lost = [each for each in differences(source, plan.written) if not is_covered(each.item, said)]
+    said = [covers(each) for each in (*plan.losses, *plan.changes)]
+    lost = [
+        found
+        for found in differences(source, plan.written)
+        if not any(covered(found.item) for covered in said)
+    ]
     for place in plan.places:
         written = read(place)
         yield from (Problem(place, _text("was not to change", each)) for each in lost)

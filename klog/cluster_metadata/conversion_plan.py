@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from klog.cluster_metadata.consistency import Problem
 from klog.cluster_metadata.log_sizes import LogSize
@@ -12,6 +12,9 @@ from klog.cluster_metadata.model import Cluster
 from klog.config.kraft_properties import KRaftNode
 from klog.config.properties_draft import Change
 from klog.metadata.zookeeper_access import PLAIN_ACCESS, ZooKeeperAccess
+
+# Nodes of a ZooKeeper on a local disk, which are written many at a time. Small files take less.
+_PIECES_A_SECOND: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +42,13 @@ class ConfigChange(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A file or directory that is written, what it gets, how many bytes if known, and for which node."""
+    """Where is written what, how many bytes, for which node, and in how many pieces (nodes of a tree)."""
 
     where: str
     what: str
-    size_bytes: int | None = None
+    size_bytes: int
     node_id: int | None = None
+    pieces: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,13 @@ class Plan:
     configs: tuple[ConfigChange, ...] = ()
     places: tuple[str, ...] = ()
     look_again: Callable[[], Iterable[Problem]] = tuple
+
+    def writing_seconds(self, planning_seconds: float) -> float:
+        """About how long it takes to write all and to check it, if reading and planning took so long.
+
+        What was written is read back and compared, as the source was.
+        """
+        return planning_seconds + sum(each.pieces for each in self.steps) / _PIECES_A_SECOND
 
     @property
     def old_partitions(self) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from klog.formats.constants import INT32_MAX, INT64_MAX
 from klog.formats.errors import FormatError
-from klog.formats.names import decode_uuid
+from klog.formats.record_functions import uuid_bytes
 
 Value: TypeAlias = Any
 
@@ -59,7 +59,7 @@ def _is_text(value: str) -> bool:
 
 def _is_uuid(value: str) -> bool:
     try:
-        decode_uuid(value)
+        uuid_bytes(value)
     except FormatError:
         return False
     return True
@@ -105,7 +105,7 @@ def optional(codec: Codec) -> Codec:
 def array(codec: Codec) -> Codec:
     """A list; the value is a tuple."""
     return Codec(
-        lambda values: [codec.encode(each) for each in values],
+        list if codec.encode is _same else lambda values: [codec.encode(each) for each in values],
         lambda value, place: tuple(
             codec.decode(each, f"{place}[{index}]") for index, each in enumerate(_list(value, place))
         ),
@@ -148,12 +148,17 @@ class Member:
     default: Value = REQUIRED
     inline: bool = False
 
-    def encode(self, value: Value) -> dict[str, Value]:
-        """The members of the outer object that it takes."""
-        if self.default is not REQUIRED and value == self.default:
-            return {}
+    def is_written(self, value: Value) -> bool:
+        """Whether a value is not its default."""
+        return self.default is REQUIRED or value != self.default
+
+    def write(self, value: Value, outer: dict[str, Value]) -> None:
+        """Put the members that a value takes into the outer object."""
         encoded = self.codec.encode(value)
-        return encoded if self.inline else {self.name: encoded}
+        if self.inline:
+            outer |= encoded
+        else:
+            outer[self.name] = encoded
 
     def decode(self, given: dict[str, Value], place: str) -> Value:
         """The value from the outer object."""
@@ -180,7 +185,9 @@ def structure(make: Callable[..., Value], **members: Member) -> Codec:
     def encode(value: Value) -> dict[str, Value]:
         written: dict[str, Value] = {}
         for attribute, each in members.items():
-            written |= each.encode(getattr(value, attribute))
+            found = getattr(value, attribute)
+            if each.is_written(found):
+                each.write(found, written)
         return written
 
     def decode(value: Value, place: str) -> Value:
@@ -201,7 +208,7 @@ def single(name: str, codec: Codec) -> Codec:
         _refuse_unknown(given, names, place)
         return only.decode(given, place)
 
-    return Codec(only.encode, decode, names)
+    return Codec(lambda value: {name: codec.encode(value)}, decode, names)
 
 
 def keyed(key: Codec, value: Codec, order: Callable[[Value], Value] = _same) -> Codec:

@@ -7,7 +7,7 @@ line of its own. Secrets are null unless they are asked for. Bytes of another ve
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection
 from typing import Final
 
 from klog.client.admin import Resource, ResourceType
@@ -240,9 +240,17 @@ def to_json(cluster: Cluster, *, secrets: bool = False) -> dict[str, Value]:
     return {"format": FORMAT, "version": VERSION, **_CLUSTER.encode(shown)}
 
 
+def topic_to_json(topic: Topic) -> dict[str, Value]:
+    """One topic, without its name."""
+    encoded: dict[str, Value] = _TOPIC.encode(topic)
+    return encoded
+
+
 def encode(cluster: Cluster, *, secrets: bool = False) -> bytes:
     """The bytes of a file."""
-    return ("".join(_lines(to_json(cluster, secrets=secrets))) + "\n").encode()
+    pieces: list[str] = []
+    _write(to_json(cluster, secrets=secrets), pieces.append)
+    return ("".join(pieces) + "\n").encode()
 
 
 def decode(data: bytes) -> Cluster:
@@ -267,32 +275,37 @@ def is_json_form(data: bytes) -> bool:
     return f'"format": "{FORMAT}"'.encode() in data[:200]
 
 
-def _lines(value: Value, indent: str = "", *, is_item: bool = False) -> Iterator[str]:
-    """The text of a value: one line for each member, and for each item of a list that holds no objects."""
+def _write(value: Value, add: Callable[[str], object], indent: str = "", *, is_item: bool = False) -> None:
+    """Adds the text of a value: one line for each member, and for each item of a list without objects."""
     inner = f"{indent} "
     if isinstance(value, dict) and value and not (is_item and _is_flat(value)):
-        yield "{\n"
-        for index, (name, each) in enumerate(value.items()):
-            yield f"{inner}{_text(name)}: " if index == 0 else f",\n{inner}{_text(name)}: "
-            yield from _lines(each, inner)
-        yield f"\n{indent}}}"
-    elif isinstance(value, list) and any(isinstance(each, dict) for each in value):
-        yield "[\n"
-        for index, each in enumerate(value):
-            yield inner if index == 0 else f",\n{inner}"
-            yield from _lines(each, inner, is_item=True)
-        yield f"\n{indent}]"
+        before = "{\n"
+        for name, each in value.items():
+            add(f"{before}{inner}{_text(name)}: ")
+            _write(each, add, inner)
+            before = ",\n"
+        add(f"\n{indent}}}")
+    elif isinstance(value, list) and _has_objects(value):
+        before = "[\n"
+        for each in value:
+            add(f"{before}{inner}")
+            _write(each, add, inner, is_item=True)
+            before = ",\n"
+        add(f"\n{indent}]")
     else:
-        yield _text(value)
+        add(_text(value))
 
 
 def _is_flat(value: dict[str, Value]) -> bool:
     """Whether an object holds neither objects nor lists of them."""
     return not any(
-        isinstance(each, dict) or (isinstance(each, list) and any(isinstance(item, dict) for item in each))
-        for each in value.values()
+        isinstance(each, dict) or (isinstance(each, list) and _has_objects(each)) for each in value.values()
     )
 
 
-def _text(value: Value) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+def _has_objects(values: list[Value]) -> bool:
+    """Whether a list, whose items are all of one kind, is one of objects."""
+    return bool(values) and isinstance(values[0], dict)
+
+
+_text: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from typing import Final
 
 from klog.cluster_metadata import kraft_output, kraft_records, node_properties
 from klog.cluster_metadata.consistency import Problem, problems_of
@@ -17,13 +18,18 @@ from klog.cluster_metadata.kraft_log import METADATA_DIRECTORY
 from klog.cluster_metadata.kraft_preparation import KAFKA_4, prepared
 from klog.cluster_metadata.kraft_replay import KRAFT_VERSION
 from klog.cluster_metadata.kraft_snapshot import KRAFT_VERSION_OF_VOTERS
+from klog.cluster_metadata.kraft_values import UNKNOWN_DIRECTORY
 from klog.cluster_metadata.log_sizes import LogSize, log_size, partitions_by_directory
 from klog.cluster_metadata.metadata_versions import LATEST, level_of
 from klog.cluster_metadata.model import METADATA_VERSION, Cluster
 from klog.cluster_metadata.translated_files import with_files
+from klog.formats import partition_metadata
 from klog.formats.errors import StorageError, UsageError
 from klog.formats.names import FileKind
+from klog.formats.partition_metadata import PartitionMetadata
 from klog.storage.files.directory_lock import holder_of
+
+_PARTITION_METADATA_BYTES: Final = len(partition_metadata.build(PartitionMetadata(UNKNOWN_DIRECTORY)))
 
 
 def plan(reading: Reading, target: Target) -> Plan:
@@ -56,7 +62,7 @@ def plan(reading: Reading, target: Target) -> Plan:
     snapshot = kraft_output.snapshot_of(held, layout, target.now_ms)
     controllers = tuple(node.metadata_directory for node in layout.nodes if node.is_controller)
     plan = Plan(
-        tuple(_steps(held, layout, scans, sum(map(len, snapshot)))),
+        tuple(_steps(held, layout, scans, sum(map(len, snapshot)), target.now_ms)),
         partial(kraft_output.write, held, layout, now_ms=target.now_ms, snapshot=snapshot),
         _read_back(held, layout),
         losses,
@@ -122,8 +128,9 @@ def _problems(cluster: Cluster, scans: Mapping[int, Scan]) -> Iterator[Problem]:
 
 
 def _steps(
-    cluster: Cluster, layout: Layout, scans: Mapping[int, Scan], snapshot_bytes: int
+    cluster: Cluster, layout: Layout, scans: Mapping[int, Scan], snapshot_bytes: int, now_ms: int
 ) -> Iterator[Step]:
+    bootstrap_bytes = len(kraft_output.bootstrap_content(cluster, now_ms))
     snapshot = os.path.join(METADATA_DIRECTORY, kraft_output.snapshot_id(cluster).file_name)
     topics = f"{len(cluster.topics):,} topics, {len(list(cluster.partitions)):,} partitions"
     for node in layout.nodes:
@@ -132,12 +139,13 @@ def _steps(
             own = identity(directory)
             kept = f"; the old one becomes meta.properties{kraft_output.KEPT_SUFFIX}" if own else ""
             path = os.path.join(directory, FileKind.META_PROPERTIES)
-            yield Step(path, f"{roles} {node.node_id}{kept}", node_id=node.node_id)
+            content = kraft_output.identity_content(directory, node, cluster.cluster_id)
+            yield Step(path, f"{roles} {node.node_id}{kept}", len(content), node.node_id)
         if node.is_controller:
             path = os.path.join(node.metadata_directory, snapshot)
             yield Step(path, topics, snapshot_bytes, node.node_id)
         path = os.path.join(node.metadata_directory, FileKind.BOOTSTRAP_SNAPSHOT)
-        yield Step(path, "features", node_id=node.node_id)
+        yield Step(path, "features", bootstrap_bytes, node.node_id)
     for node_id, each in scans.items():
         without = [
             replica.log_directory
@@ -147,4 +155,4 @@ def _steps(
         for directory in sorted(set(without)):
             count = without.count(directory)
             what = f"partition.metadata with the topic id in {count:,} partitions"
-            yield Step(directory, what, node_id=node_id)
+            yield Step(directory, what, count * _PARTITION_METADATA_BYTES, node_id, count)

@@ -170,10 +170,14 @@ def snapshot_id(cluster: Cluster) -> SnapshotId:
     return SnapshotId(min(1 + max((partitions, *epochs)), INT64_MAX), cluster.controller_epoch)
 
 
-def _write_bootstraps(cluster: Cluster, layout: Layout, now_ms: int) -> None:
-    """Writes what `kafka-storage format` writes: the features, for a node that has no metadata log."""
+def bootstrap_content(cluster: Cluster, now_ms: int) -> bytes:
+    """What `kafka-storage format` writes: the features, for a node that has no metadata log."""
     features = Cluster(features=cluster.features)
-    data = b"".join(kraft_snapshot.batches(kraft_records.values(features), 0, now_ms, {}))
+    return b"".join(kraft_snapshot.batches(kraft_records.values(features), 0, now_ms, {}))
+
+
+def _write_bootstraps(cluster: Cluster, layout: Layout, now_ms: int) -> None:
+    data = bootstrap_content(cluster, now_ms)
     for node in layout.nodes:
         write_atomically(os.path.join(node.metadata_directory, FileKind.BOOTSTRAP_SNAPSHOT), data)
 
@@ -212,6 +216,11 @@ def _write_identity(directory: str, node: Node, cluster_id: str | None) -> None:
     old = identity(directory)
     if old is not None and old.version == 0:
         write_atomically(path + KEPT_SUFFIX, meta_properties.build(old))
+    write_atomically(path, identity_content(directory, node, cluster_id))
+
+
+def identity_content(directory: str, node: Node, cluster_id: str | None) -> bytes:
+    """The `meta.properties` of a node's directory."""
     properties = meta_properties.create(
         1,
         node_id=node.node_id,
@@ -219,7 +228,7 @@ def _write_identity(directory: str, node: Node, cluster_id: str | None) -> None:
         directory_id=node.directories[directory],
         comments=("",),
     )
-    write_atomically(path, meta_properties.build(properties))
+    return meta_properties.build(properties)
 
 
 def _set_tree_aside(directory: str) -> None:

@@ -189,7 +189,8 @@ def _with_place(
         return places.get((broker, name), kept)
 
     found = tuple(place(*each) for each in zip(brokers, known, strict=False))
-    return replace(partition, directories=() if set(found) <= {UNKNOWN_DIRECTORY} else found)
+    directories = () if set(found) <= {UNKNOWN_DIRECTORY} else found
+    return partition if directories == partition.directories else replace(partition, directories=directories)
 
 
 def _stopped(cluster: Cluster) -> Cluster:

@@ -6,11 +6,11 @@ The versions of the records follow from the cluster's metadata.version.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
-
-import construct as c
+from itertools import starmap
+from types import MappingProxyType
+from typing import Final, TypeAlias
 
 from klog.cluster_metadata.forms import Held
 from klog.cluster_metadata.kraft_replay import KRAFT_VERSION
@@ -32,6 +32,8 @@ from klog.metadata.values import ZERO_TOPIC_ID, Endpoint, LeaderAndIsr, LeaderRe
 from klog.protocol.acls import Acl
 from klog.security.authentication.scram_administration import MECHANISMS
 from klog.security.quotas.entities import DEFAULT, QuotaEntity
+
+_Fields: TypeAlias = dict[str, Value]
 
 # The first levels of metadata.version with a feature (Kafka's `MetadataVersion`).
 IN_CONTROLLED_SHUTDOWN: Final = 7  # 3.3-IV3, the first that Kafka 4 reads
@@ -103,13 +105,14 @@ def _held_partition(partition: Partition, level: int) -> Partition:
     replicas = partition.assignment.replicas
     has_directories = level >= DIRECTORIES and set(partition.directories) != {UNKNOWN_DIRECTORY}
     has_leaders = level >= ELIGIBLE_LEADERS
-    return Partition(
+    found = Partition(
         partition.assignment,
         partition.state or LeaderAndIsr(NO_LEADER, 0, replicas),
         partition.directories if has_directories else (),
         partition.eligible_leaders if has_leaders else (),
         partition.last_known_eligible_leaders if has_leaders else (),
     )
+    return partition if found == partition else found  # two of each would need much memory
 
 
 def _held_broker(broker: Broker, level: int) -> Broker:
@@ -124,19 +127,15 @@ def _held_broker(broker: Broker, level: int) -> Broker:
 
 def values(cluster: Cluster) -> Iterator[bytes]:
     """The values of the records of a cluster that `held` has made. Its secrets must be there."""
-    for kind, version, fields in _records(cluster):
-        yield cluster_metadata.build(c.Container(frameVersion=1, type=kind, version=version, fields=fields))
+    return starmap(cluster_metadata.write, _records(cluster))
 
 
-def _fields(tagged: Iterable[tuple[int, str, Value]] = (), **fields: Value) -> c.Container:
+def _fields(tagged: Mapping[str, Value] = MappingProxyType({}), **fields: Value) -> _Fields:
     """The fields of a record or a struct. Tagged ones that are None are absent."""
-    present = [
-        c.Container(tag=tag, name=name, value=value) for tag, name, value in tagged if value is not None
-    ]
-    return c.Container(**fields, taggedFields=present)
+    return {**fields, **{name: value for name, value in tagged.items() if value is not None}}
 
 
-def _records(cluster: Cluster) -> Iterator[tuple[int, int, c.Container]]:
+def _records(cluster: Cluster) -> Iterator[tuple[int, int, _Fields]]:
     level = cluster.features.get(METADATA_VERSION, 0)
     # Each level says how later records are read, so the metadata version comes first.
     for name, feature_level in sorted(
@@ -189,7 +188,7 @@ def _records(cluster: Cluster) -> Iterator[tuple[int, int, c.Container]]:
         yield 21, 0, _fields(zkMigrationState=cluster.migration_state)
 
 
-def _topics(cluster: Cluster, level: int) -> Iterator[tuple[int, int, c.Container]]:
+def _topics(cluster: Cluster, level: int) -> Iterator[tuple[int, int, _Fields]]:
     for name, topic in sorted(cluster.topics.items()):
         yield 2, 0, _fields(name=name, topicId=topic.topic_id)
         for number, partition in sorted(topic.partitions.items()):
@@ -201,37 +200,37 @@ def partition_version(level: int) -> int:
     return (level >= DIRECTORIES) + (level >= ELIGIBLE_LEADERS)
 
 
-def _partition(topic_id: str | None, number: int, partition: Partition) -> c.Container:
+def _partition(topic_id: str | None, number: int, partition: Partition) -> _Fields:
     state, assignment = partition.state, partition.assignment
     if state is None:
         raise AssertionError("a partition without a state is not held by KRaft")
     is_recovering = state.recovery_state is not LeaderRecoveryState.RECOVERED
     return _fields(
-        (
-            (0, "leaderRecoveryState", int(state.recovery_state) if is_recovering else None),
-            (1, "eligibleLeaderReplicas", list(partition.eligible_leaders) or None),
-            (2, "lastKnownElr", list(partition.last_known_eligible_leaders) or None),
-        ),
+        {
+            "leaderRecoveryState": int(state.recovery_state) if is_recovering else None,
+            "eligibleLeaderReplicas": partition.eligible_leaders or None,
+            "lastKnownElr": partition.last_known_eligible_leaders or None,
+        },
         partitionId=number,
         topicId=topic_id,
-        replicas=list(assignment.replicas),
-        isr=list(state.isr),
-        removingReplicas=list(assignment.removing),
-        addingReplicas=list(assignment.adding),
+        replicas=assignment.replicas,
+        isr=state.isr,
+        removingReplicas=assignment.removing,
+        addingReplicas=assignment.adding,
         leader=state.leader,
         leaderEpoch=state.leader_epoch,
         partitionEpoch=state.partition_epoch,
-        directories=list(partition.directories) or [UNKNOWN_DIRECTORY] * len(assignment.replicas),
+        directories=partition.directories or [UNKNOWN_DIRECTORY] * len(assignment.replicas),
     )
 
 
-def _broker(broker_id: int, broker: Broker, level: int) -> tuple[int, int, c.Container]:
+def _broker(broker_id: int, broker: Broker, level: int) -> tuple[int, int, _Fields]:
     version = (level >= IN_CONTROLLED_SHUTDOWN) + (level >= MIGRATION) + (level >= DIRECTORIES)
     return (
         0,
         version,
         _fields(
-            [(0, "logDirs", list(broker.directories) or None)],
+            {"logDirs": broker.directories or None},
             brokerId=broker_id,
             isMigratingZkBroker=broker.is_migrating,
             incarnationId=broker.incarnation_id,
@@ -245,7 +244,7 @@ def _broker(broker_id: int, broker: Broker, level: int) -> tuple[int, int, c.Con
     )
 
 
-def _controller(node_id: int, controller: Controller) -> tuple[int, int, c.Container]:
+def _controller(node_id: int, controller: Controller) -> tuple[int, int, _Fields]:
     return (
         27,
         0,
@@ -259,7 +258,7 @@ def _controller(node_id: int, controller: Controller) -> tuple[int, int, c.Conta
     )
 
 
-def _endpoints(endpoints: Sequence[Endpoint]) -> list[c.Container]:
+def _endpoints(endpoints: Sequence[Endpoint]) -> list[_Fields]:
     return [
         _fields(
             name=each.listener,
@@ -271,14 +270,14 @@ def _endpoints(endpoints: Sequence[Endpoint]) -> list[c.Container]:
     ]
 
 
-def _supported(features: Iterable[tuple[str, SupportedVersions]]) -> list[c.Container]:
+def _supported(features: Iterable[tuple[str, SupportedVersions]]) -> list[_Fields]:
     return [
         _fields(name=name, minSupportedVersion=each.first, maxSupportedVersion=each.last)
         for name, each in sorted(features)
     ]
 
 
-def _entity(entity: QuotaEntity) -> list[c.Container]:
+def _entity(entity: QuotaEntity) -> list[_Fields]:
     parts = [(kind, getattr(entity, attribute)) for attribute, kind in _ENTITY_TYPES]
     return [
         _fields(entityType=kind, entityName=None if part is DEFAULT else part)
@@ -287,7 +286,7 @@ def _entity(entity: QuotaEntity) -> list[c.Container]:
     ]
 
 
-def _acl(acl: Acl) -> tuple[int, int, c.Container]:
+def _acl(acl: Acl) -> tuple[int, int, _Fields]:
     """An entry with an id that follows from its content, so that the same cluster makes the same records."""
     pattern = acl.pattern
     return (

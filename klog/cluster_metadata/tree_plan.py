@@ -22,7 +22,7 @@ def tree_plan(
         size_bytes += len(path) + len(data or b"")
     topics = f"{len(held.topics):,} topics, {len(list(held.partitions)):,} partitions"
     return Plan(
-        (Step(where, f"{what} with {topics} in {count:,} nodes", size_bytes),),
+        (Step(where, f"{what} with {topics} in {count:,} nodes", size_bytes, pieces=count),),
         write,
         held,
         (*kept_back, *losses),

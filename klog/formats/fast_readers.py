@@ -15,7 +15,7 @@ from typing import ClassVar, Final, TypeAlias
 
 import construct as c
 
-from klog.formats import binary, names
+from klog.formats import binary, record_functions
 from klog.formats import primitives as p
 from klog.formats import structures as s
 from klog.formats.function_source import FunctionSource
@@ -46,7 +46,7 @@ def reader(definition: c.Construct) -> Reader:
     """The reader of a definition."""
     source = FunctionSource(
         Struct=struct.Struct,
-        encode_uuid=names.encode_uuid,
+        encode_uuid=record_functions.uuid_text,
         error=ValueError,
         tagged=_tagged,
         unpack_from=struct.unpack_from,
@@ -54,6 +54,24 @@ def reader(definition: c.Construct) -> Reader:
         unzigzag=p.VarInt.decode,
     )
     ReaderSource(source).add("read", definition)
+    found: Reader = source.function("read")
+    return found
+
+
+@cache
+def kafka_reader(definition: c.Construct) -> Reader:
+    """The reader of a definition by the rules of `KafkaReaderSource`. It raises FormatError."""
+    source = FunctionSource(
+        REFUSALS=record_functions.REFUSALS,
+        Struct=struct.Struct,
+        misfit=record_functions.misfit,
+        refusal=record_functions.refusal,
+        tagged=record_functions.tagged,
+        unpack_from=struct.unpack_from,
+        uuid_text=record_functions.uuid_text,
+        uvarint=record_functions.read_uvarint,
+    )
+    KafkaReaderSource(source).add("read", definition)
     found: Reader = source.function("read")
     return found
 

@@ -1,14 +1,16 @@
 """Makes fast writers from Construct definitions: the same bytes, of plain mappings and lists.
 
-A writer takes a version and a mapping that has the fields by their names, and gives the bytes. Fields that
-the version does not have are passed over. A tagged field is written if the mapping has it.
+A writer takes a mapping that has the fields by their names, and gives the bytes; those of `WriterSource.add`
+take a version before it, and write that, too. Fields that the version does not have are passed over. A
+tagged field is written if the mapping has it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import struct
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import construct as c
 
@@ -16,6 +18,11 @@ from klog.formats import primitives as p
 from klog.formats import structures as s
 from klog.formats.fast_readers import fixed, plain
 from klog.formats.function_source import FunctionSource
+from klog.formats.record_functions import tagged_fields, too_long, uuid_bytes
+from klog.formats.values import Value
+from klog.formats.varints import uvarint
+
+Writer: TypeAlias = Callable[[Mapping[str, Value]], bytes]
 
 _LONGEST_STRING_BYTES: Final = 2**15 - 1
 _MANY_PIECES: Final = 4  # so many are joined faster than added
@@ -32,6 +39,21 @@ _VERSION: Final = Part("version", "h")
 _END: Final = Part("", "x")
 
 
+def writer(definition: c.Construct) -> Writer:
+    """The writer of a definition."""
+    source = FunctionSource(
+        Struct=struct.Struct,
+        pack=struct.pack,
+        tagged_fields=tagged_fields,
+        too_long=too_long,
+        uuid_bytes=uuid_bytes,
+        write_uvarint=uvarint,
+    )
+    WriterSource(source).add_fields("write", definition)
+    found: Writer = source.function("write")
+    return found
+
+
 class WriterSource:
     """Writes writers into a source. Each method gives the parts that it writes."""
 
@@ -42,6 +64,11 @@ class WriterSource:
         """Write the writer of the fields after a version."""
         with self.source.block(f"def {name}(version, value)"):
             self.source.add(f"return {self._joined([_VERSION, *self._parts(con, 'value')])}")
+
+    def add_fields(self, name: str, con: c.Construct) -> None:
+        """Write the writer of the fields alone."""
+        with self.source.block(f"def {name}(value)"):
+            self.source.add(f"return {self._joined(self._parts(con, 'value'))}")
 
     def _pieces(self, parts: Sequence[Part]) -> list[str]:
         """Bytes as expressions: adjacent values of fixed size in one."""

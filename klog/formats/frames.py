@@ -15,10 +15,11 @@ from typing import Final
 
 import construct as c
 
-from klog.formats import fast_readers, schema
+from klog.formats import fast_readers, fast_writers, schema
 from klog.formats import primitives as p
 from klog.formats.schema import Field
 from klog.formats.values import Value
+from klog.formats.varints import uvarint
 
 FRAME_VERSION: Final = 1
 
@@ -94,3 +95,23 @@ def reader(records: Mapping[int, RecordType]) -> Callable[[bytes], Value]:
         return {"frameVersion": FRAME_VERSION, "type": kind, "version": version, "fields": value}
 
     return read
+
+
+def writer(records: Mapping[int, RecordType]) -> Callable[[int, int, Mapping[str, Value]], bytes]:
+    """Writes a framed record of a type and version fast, of a mapping that has the fields by their names.
+
+    A tagged field, which is a name as any other, is written if the mapping has it. Raises `FormatError` for a
+    text that is too long.
+    """
+    fields = FieldsByType(records).fields
+
+    @cache
+    def parts_of(kind: int, version: int) -> tuple[bytes, fast_writers.Writer]:
+        head = uvarint(FRAME_VERSION) + uvarint(kind) + uvarint(version)
+        return head, fast_writers.writer(fields[kind, version])
+
+    def write(kind: int, version: int, value: Mapping[str, Value]) -> bytes:
+        head, write_fields = parts_of(kind, version)
+        return head + write_fields(value)
+
+    return write

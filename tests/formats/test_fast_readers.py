@@ -6,7 +6,7 @@ from typing import Any
 
 import construct as c
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from klog.formats import (
@@ -90,6 +90,33 @@ def test_a_definition_without_a_fast_reader_is_an_error_when_one_is_made() -> No
 def test_a_metadata_record_is_read_as_by_its_definition(record: c.Container, more: bytes) -> None:
     raw = cluster_metadata.build(record) + more
     assert outcome(lambda: cluster_metadata.read(raw)) == outcome(lambda: cluster_metadata.parse(raw))
+
+
+def flat(value: Any) -> Any:
+    """A parsed value with its known tagged fields among the others, as writers take it."""
+    if isinstance(value, list):
+        return [flat(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    fields = {name: flat(each) for name, each in value.items() if name != "taggedFields"}
+    return fields | {each["name"]: flat(each["value"]) for each in value.get("taggedFields", ())}
+
+
+def is_known(value: Any) -> bool:
+    """Whether a value has no unknown tagged fields, and no text that is not UTF-8."""
+    if isinstance(value, dict):
+        named = all(each["name"] is not None for each in value.get("taggedFields", ()))
+        return named and all(map(is_known, value.values()))
+    if isinstance(value, list):
+        return all(map(is_known, value))
+    return not isinstance(value, str) or value.isascii() or value == value.encode(errors="replace").decode()
+
+
+@given(own.framed_records(metadata_records.RECORDS))
+def test_a_metadata_record_is_written_as_by_its_definition(record: c.Container) -> None:
+    assume(record.type in metadata_records.RECORDS and is_known(record.fields))
+    written = cluster_metadata.write(record.type, record.version, flat(record.fields))
+    assert written == cluster_metadata.build(record)
 
 
 # --- ZooKeeper's files ---

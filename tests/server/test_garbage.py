@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from klog.server.coordinators.groups import without_collections
+from klog.jobs.garbage import without_collections
 
 
 @pytest.fixture(autouse=True)

@@ -16,6 +16,7 @@ from klog.commands.shared.option_sets import CommandGroup, flag, optional
 from klog.commands.shared.output import OutputOptions
 from klog.commands.shared.terminal import count_of
 from klog.formats.errors import UsageError
+from klog.jobs.garbage import without_collections
 
 if TYPE_CHECKING:
     from klog.cluster_metadata.comparison import Difference
@@ -47,6 +48,7 @@ class ShowFormat(StrEnum):
 
 
 @app.command("show")
+@without_collections()
 def show(
     source: Source,
     read: ReadOptions,
@@ -84,6 +86,7 @@ def show(
 
 
 @app.command("diff")
+@without_collections()
 def diff(
     a: Annotated[str, typer.Argument(metavar="A", help=SOURCE_HELP, show_default=False)],
     b: Annotated[str, typer.Argument(metavar="B", help="Another one.", show_default=False)],
@@ -132,6 +135,7 @@ def _difference(found: Difference) -> dict[str, object]:
 
 
 @app.command("check")
+@without_collections()
 def check(
     source: Source,
     read: ReadOptions,

@@ -14,6 +14,7 @@ from klog.commands.shared.changing import ChangeOptions
 from klog.commands.shared.option_sets import argument, flag, optional
 from klog.commands.shared.terminal import confirmed, count_of
 from klog.formats.errors import StorageError, UsageError
+from klog.jobs.garbage import without_collections
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,6 +33,7 @@ class ToForm(StrEnum):
     ZOOKEEPER = "zookeeper"
 
 
+@without_collections()
 def convert(
     source: Source,
     read: ReadOptions,
@@ -111,6 +113,7 @@ def convert(
     from klog.commands.offline.old_segments import conversions, convert_old, require_space
     from klog.config.kraft_properties import KRaftNode
 
+    begin_s = time.perf_counter()
     reading = read.read(source)
     access = read.access()
     plan = conversion.plan(
@@ -127,13 +130,14 @@ def convert(
             access=access,
         ),
     )
+    seconds = plan.writing_seconds(time.perf_counter() - begin_s)
     old = conversions(plan.logs)
     if change.for_people:
-        show(plan, old)
+        show(plan, old, seconds)
     refusal = _refusal(source, plan, old, ignore_problems=ignore_problems, convert_segments=convert_segments)
     if refusal is not None:
         if not change.for_people:
-            change.conclude(list(outcomes(plan, old, dry_run=True)))
+            change.conclude(list(outcomes(plan, old, seconds, dry_run=True)))
         raise refusal
     require_space(old)
     found: list[Problem] = []
@@ -145,7 +149,7 @@ def convert(
         found = list(check(reading.cluster, plan, lambda place: read_source(place, access=access).cluster))
     done = "would be written" if change.dry_run else "written and read back"
     files = count_of(len(plan.steps), "tree" if to is ToForm.ZOOKEEPER else "file")
-    rows = outcomes(plan, old, dry_run=change.dry_run)
+    rows = outcomes(plan, old, seconds, dry_run=change.dry_run)
     change.conclude([*rows, *differing(found)], summary=f"{files} {done}")
     if found:
         show_differing(found)

@@ -17,14 +17,16 @@ if TYPE_CHECKING:
     from klog.commands.offline.old_segments import Conversion
 
 _LINES_MAX: Final = 20
+_WORTH_SAYING_S: Final = 2
 _FIELDS: Final = ("kind", "where", "what", "node", "partitions", "segments", "bytes", "ms")
 
 
-def show(plan: Plan, old: Sequence[Conversion]) -> None:
-    """Print a plan for people."""
+def show(plan: Plan, old: Sequence[Conversion], seconds: float) -> None:
+    """Print a plan for people. To write and check it takes about so many seconds."""
     for step in plan.steps:
-        size = "" if step.size_bytes is None else f", {human_bytes(step.size_bytes)}"
-        print_line(f"write {step.where}: {step.what}{size}")
+        print_line(f"write {step.where}: {step.what}, {human_bytes(step.size_bytes)}")
+    if seconds >= _WORTH_SAYING_S:
+        print_line(f"time: about {human_span(round(seconds * 1000))} to write and check this")
     for each in plan.logs:
         print_line(f"keep {each.directory}: {_logs(each)}, {human_bytes(each.size_bytes)}")
     for each in plan.logs:
@@ -62,11 +64,12 @@ def _first(lines: list[str]) -> list[str]:
     return lines if rest <= 0 else [*lines[:_LINES_MAX], f"and {rest:,} more (-o json has all)"]
 
 
-def outcomes(plan: Plan, old: Sequence[Conversion], *, dry_run: bool) -> Iterator[Outcome]:
-    """A plan as rows for programs."""
+def outcomes(plan: Plan, old: Sequence[Conversion], seconds: float, *, dry_run: bool) -> Iterator[Outcome]:
+    """A plan as rows for programs. To write and check it takes about so many seconds."""
     for step in plan.steps:
         done = "would be written" if dry_run else "written"
         yield _row("write", step.where, step.what, done, node=step.node_id, bytes=step.size_bytes)
+    yield _row("time", None, "to write and check the metadata", "estimated", ms=round(seconds * 1000))
     for each in plan.logs:
         yield _row(
             "logs",

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from klog.config.broker import BrokerConfig
@@ -19,6 +17,7 @@ from klog.coordinator.groups.writing import COMMIT_SEQUENCE, Writer
 from klog.coordinator.transactions.values import Producer
 from klog.formats.errors import StorageError
 from klog.formats.names import CONSUMER_OFFSETS, TopicPartition
+from klog.jobs.garbage import without_collections
 from klog.metadata.cache import ClusterSnapshot
 from klog.metadata.store import MetadataStore
 from klog.protocol.error_codes import ErrorCode
@@ -150,27 +149,3 @@ def verify_offsets(verification: Verification) -> VerifyOffsets:
         verification.begin(transactional_id, producer, {key: COMMIT_SEQUENCE}, verified)
 
     return verify
-
-
-# -- Keeps the garbage collector from running while much is loaded that stays --------------------------------
-
-# With fewer new objects a collection takes a few ms.
-_MANY_OBJECTS: Final = 20_000
-
-
-@contextmanager
-def without_collections() -> Iterator[None]:
-    """Let no collection run meanwhile: it would stop all threads for tens of ms, again and again.
-
-    If many objects were made, later collections do not look at what exists by then. Cycles that are garbage
-    at that moment stay in memory; there are few.
-    """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if gc.get_count()[0] > _MANY_OBJECTS:
-            gc.freeze()
-        if was_enabled:
-            gc.enable()

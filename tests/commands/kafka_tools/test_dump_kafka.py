@@ -13,13 +13,17 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import klog
-from klog.commands.kafka_tools.dump_log import internal, printing
+from klog.commands.kafka_tools.dump_log import frames, internal, printing
 from klog.commands.shared.records.plan import Decoder, DumpFile, DumpPlan, KafkaFlags
+from klog.formats import cluster_metadata, metadata_records
 from klog.formats.errors import KlogError, UsageError
 from klog.formats.names import FileKind
 from tests import corpora
+from tests import strategies as own
 from tests.formats.raw_batches import uncompressed_batch
 from tests.peers.kafka import KafkaPeer
 
@@ -137,6 +141,17 @@ def test_an_unknown_file_is_ignored_in_kafkas_words(capsys: pytest.CaptureFixtur
     outcome = dump("t-none-0/leader-epoch-checkpoint", capsys=capsys)
     assert outcome.stdout == b"Dumping t-none-0/leader-epoch-checkpoint\n"
     assert outcome.stderr == b"Ignoring unknown file t-none-0/leader-epoch-checkpoint\n"
+
+
+_RECORDS = own.framed_records(metadata_records.RECORDS).map(cluster_metadata.build)
+
+
+@given(_RECORDS | own.damaged(_RECORDS) | st.binary(max_size=40))
+def test_usual_metadata_records_are_printed_as_all_others(value: bytes) -> None:
+    fast = frames.cluster_metadata_parser(None, value, 5)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(frames, "_usual", lambda *_: None)
+        assert fast == frames.cluster_metadata_parser(None, value, 5)
 
 
 @pytest.mark.usefixtures("in_logs")

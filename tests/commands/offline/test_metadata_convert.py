@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import shutil
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from klog.cluster_metadata import conversion, json_form, tree_form, tree_output
-from klog.cluster_metadata.conversion_plan import Target
+from klog.cluster_metadata.conversion_plan import Plan, Step, Target
 from klog.cluster_metadata.forms import Reading
 from klog.cluster_metadata.model import Broker, Cluster, Partition, Topic
 from klog.commands.offline.metadata_convert import ToForm
+from klog.commands.offline.metadata_convert_output import show
 from klog.commands.shared.cells import human_bytes
 from klog.formats import meta_properties
 from klog.formats.errors import UsageError
@@ -230,8 +234,23 @@ def test_the_plan_says_how_much_is_written_and_how_much_stays(klog: Run, tmp_pat
     rows = json.loads(done.out)
     (row,) = (each for each in rows if each["kind"] == "logs")
     assert (row["node"], row["partitions"], row["segments"], row["bytes"]) == (1, 1, len(sizes), size)
-    (snapshot,) = (each for each in rows if each["kind"] == "write" and each["bytes"])
-    assert snapshot["bytes"] == Path(snapshot["where"]).stat().st_size
+    written = [each for each in rows if each["kind"] == "write"]
+    assert {Path(each["where"]).suffix for each in written} == {".properties", ".checkpoint"}
+    assert [each["bytes"] for each in written] == [Path(each["where"]).stat().st_size for each in written]
+    (time_row,) = (each for each in rows if each["kind"] == "time")
+    assert time_row["ms"] > 0
+
+
+def test_the_plan_of_a_large_cluster_says_how_long_it_takes() -> None:
+    steps = (Step("zookeeper://zk:2181", "a tree", 1, pieces=240_000), Step("x.json", "all metadata", 1))
+    plan = Plan(steps, lambda: None, Cluster())
+    assert round(plan.writing_seconds(5)) == 29
+    shown = io.StringIO()
+    with contextlib.redirect_stdout(shown):
+        show(plan, [], 29.4)
+        show(replace(plan, steps=()), [], 1.9)
+    assert shown.getvalue().count("time: ") == 1
+    assert "time: about 29.4 s to write and check this\n" in shown.getvalue()
 
 
 def test_problems_stop_the_conversion_unless_it_is_to_go_on(klog: Run, tmp_path: Path) -> None:

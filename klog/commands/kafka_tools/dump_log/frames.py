@@ -15,9 +15,13 @@ import construct as c
 
 from klog.commands.kafka_tools.dump_log.messages import Cursor, Json, MessageError, json_text, read_fields
 from klog.formats import metadata_records, remote_log_metadata, schema
+from klog.formats.errors import FormatError
+from klog.formats.fast_readers import kafka_reader
 from klog.formats.frames import FRAME_VERSION, RecordType
 
 _LAST_METADATA_TYPE: Final = 27  # of Kafka 3.9
+_HEAD_BYTES: Final = 3
+_SHORT_BYTES: Final = 2**15 - 1  # no text of it can be too long for Kafka
 _NEWER_TAGS: Final = frozenset({"txnIndexEmpty"})
 
 _SEGMENT_STATES: Final = (
@@ -43,8 +47,12 @@ def cluster_metadata_parser(
         kind, version, data = _framed(value, metadata_records.RECORDS, _LAST_METADATA_TYPE)
     except MessageError as error:
         return None, f"Error at {offset}, skipping. {error}"
-    name = re.sub("(?<!^)(?=[A-Z])", "_", metadata_records.RECORDS[kind].name).upper()
-    return None, json_text({"type": name, "version": version, "data": data})
+    return None, json_text({"type": _type_name(kind), "version": version, "data": data})
+
+
+@cache
+def _type_name(kind: int) -> str:
+    return re.sub("(?<!^)(?=[A-Z])", "_", metadata_records.RECORDS[kind].name).upper()
 
 
 def remote_log_metadata_parser(
@@ -66,6 +74,9 @@ def remote_log_metadata_parser(
 
 def _framed(value: bytes, records: Mapping[int, RecordType], last_type: int) -> tuple[int, int, Json]:
     """Type, version and fields of a framed record. Raises MessageError."""
+    found = _usual(value, records, last_type)
+    if found is not None:
+        return found
     cursor = Cursor(value)
     frame = _short(cursor, "frame version")
     if frame == 0:
@@ -90,7 +101,28 @@ def _framed(value: bytes, records: Mapping[int, RecordType], last_type: int) -> 
         raise MessageError(f"Failed to deserialize record with type {kind}") from None
     if cursor.left:
         raise MessageError(f"Found {cursor.left} byte(s) of garbage after {kind}")
-    return kind, version, {field.name: found[field.name] for field in record.fields if field.name in found}
+    return kind, version, _in_order(record, found)
+
+
+def _usual(value: bytes, records: Mapping[int, RecordType], last_type: int) -> tuple[int, int, Json] | None:
+    """The same of a short record that is as its definition says, fast; None of any other."""
+    if not _HEAD_BYTES <= len(value) <= _SHORT_BYTES or value[0] != FRAME_VERSION:
+        return None
+    kind, version = value[1], value[2]  # of one byte each, or not known
+    record = records.get(kind)
+    if record is None or kind > last_type or version not in record.versions:
+        return None
+    try:
+        found, end = kafka_reader(_shapes(record)[version])(value, _HEAD_BYTES)
+    except FormatError:
+        return None
+    if end != len(value) or not _NEWER_TAGS.isdisjoint(found):
+        return None
+    return kind, version, _in_order(record, found)
+
+
+def _in_order(record: RecordType, found: Mapping[str, Json]) -> Json:
+    return {field.name: found[field.name] for field in record.fields if field.name in found}
 
 
 @cache

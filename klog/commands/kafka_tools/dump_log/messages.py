@@ -11,6 +11,8 @@ import re
 import struct
 from base64 import b64encode
 from collections.abc import Collection, Mapping
+from functools import lru_cache
+from json.encoder import encode_basestring
 from typing import Any, Final
 
 import construct as c
@@ -190,18 +192,28 @@ _ESCAPED: Final = re.compile(r"\\u00[0-9a-f]{2}")
 
 def json_text(value: Json) -> str:
     """Compact JSON as Jackson writes it."""
+    if type(value) is int:
+        return str(value)
+    if isinstance(value, str):
+        return _string(value)
     if isinstance(value, dict):
-        return "{" + ",".join(f"{json_text(name)}:{json_text(item)}" for name, item in value.items()) + "}"
+        return "{" + ",".join([f"{_name(name)}:{json_text(item)}" for name, item in value.items()]) + "}"
     if isinstance(value, list):
         return "[" + ",".join(map(json_text, value)) + "]"
     if isinstance(value, bytes):
         return f'"{b64encode(value).decode()}"'
     if isinstance(value, float):
         return java_double(value)
-    if isinstance(value, str):
-        text = json.dumps(value, ensure_ascii=False)
-        return _ESCAPED.sub(lambda found: f"\\u{found[0][2:].upper()}", text)
     return json.dumps(value)
+
+
+def _string(value: str) -> str:
+    text = encode_basestring(value)
+    return _ESCAPED.sub(lambda found: f"\\u{found[0][2:].upper()}", text) if "\\u00" in text else text
+
+
+# Records of one kind have the same names.
+_name: Final = lru_cache(maxsize=1024)(_string)
 
 
 def java_double(value: float) -> str:
