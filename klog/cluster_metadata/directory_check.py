@@ -10,6 +10,7 @@ from klog.cluster_metadata.consistency import Problem
 from klog.cluster_metadata.kraft_log import METADATA_DIRECTORY
 from klog.cluster_metadata.kraft_values import UNKNOWN_DIRECTORY
 from klog.cluster_metadata.model import Cluster, Partition
+from klog.cluster_metadata.zookeeper_form import is_zookeeper_directory
 from klog.formats import meta_properties, partition_metadata
 from klog.formats.errors import KlogError, UsageError
 from klog.formats.meta_properties import MetaProperties
@@ -84,8 +85,8 @@ def replica_problems(cluster: Cluster, found: Scan, broker: int) -> Iterator[Pro
 
 
 def has_partitions(path: str) -> bool:
-    """Whether a path is a log directory with partitions of topics."""
-    if not os.path.isdir(path):
+    """Whether a path is a log directory with partitions of topics. `version-2` of ZooKeeper is none."""
+    if not os.path.isdir(path) or is_zookeeper_directory(path):
         return False
     return any(os.path.basename(each) != METADATA_DIRECTORY for each in partition_directories(path))
 

@@ -244,10 +244,18 @@ class Throttles:
         for topic, lists in sorted(_entries_of(moves).items()):
             self._set_lists(topic, {name: ",".join(sorted(own)) for name, own in lists.items()}, empty=True)
 
-    def clear_brokers(self, broker_ids: Iterable[int]) -> None:
-        """Remove the rates as Kafka's tool does, but restore those that klog has set. Raises ClientError."""
+    def clear_brokers(self, broker_ids: Iterable[int]) -> dict[int, KlogError]:
+        """Remove the rates as Kafka's tool does, but restore those that klog has set.
+
+        Returns why brokers could not be asked, such as those that do not run.
+        """
+        failures = {}
         for broker_id in sorted(broker_ids):
-            self._alter_broker(broker_id, clearing(self._rates(broker_id)))
+            try:
+                self._alter_broker(broker_id, clearing(self._rates(broker_id)))
+            except KlogError as error:
+                failures[broker_id] = error
+        return failures
 
     def clear_topics(self, topics: Iterable[str]) -> None:
         """Remove the lists as Kafka's tool does. Raises ClientError, ChannelError."""

@@ -152,15 +152,26 @@ def log_dir_line(status: LogDirStatus) -> str:
 
 
 def _clear_throttles(cluster: Cluster, targets: Sequence[PartitionAssignment]) -> None:
-    """Remove the rates of all brokers and the lists of the file's topics."""
+    """Remove the rates of all brokers and the lists of the file's topics.
+
+    If a broker does not answer, Kafka's tool clears the other brokers, no topics, and exits with 1. Here the
+    topics are cleared, too. Raises ClientError for such brokers at the end, when all else is done.
+    """
     alive = {int(broker.node_id) for broker in cluster.metadata(()).brokers}
     brokers = sorted(alive | {broker for each in targets for broker in each.replicas})
     print_line(f"Clearing broker-level throttles on broker{_s(brokers)} {_joined(brokers)}")
     throttles = Throttles(cluster)
-    throttles.clear_brokers(brokers)
+    failures = throttles.clear_brokers(brokers)
     topics = sorted({each.partition.topic for each in targets})
     print_line(f"Clearing topic-level throttles on topic{_s(topics)} {_joined(topics)}")
     throttles.clear_topics(topics)
+    if failures:
+        why = "; ".join(str(error) for error in failures.values())
+        raise ClientError(
+            f"all is done, but the throttles of broker{_s(failures)} {_joined(failures)} may still be set:"
+            f" {why}",
+            cure="--verify removes them when the broker runs",
+        )
 
 
 def _print_dir_move(replica: Replica, path: str) -> None:

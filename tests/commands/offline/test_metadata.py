@@ -65,6 +65,8 @@ def test_the_files_of_a_dead_zookeeper_are_read(klog: Run) -> None:
     assert "from ZooKeeper's data directory" in shown.out
     assert "and the transactions up to zxid 0xd" in shown.out
     assert klog("metadata", "diff", ZOOKEEPER, ZOOKEEPER / "version-2").code == 0
+    checked = klog("metadata", "check", ZOOKEEPER)
+    assert (checked.code, checked.out) == (0, "5 topics, 11 partitions: no problems\n"), checked.err
 
 
 def test_json_with_secrets_is_the_whole_cluster(klog: Run, embedded: Path, tmp_path: Path) -> None:
