@@ -37,6 +37,9 @@ _Parsed = TypeVar("_Parsed")
 
 METADATA_DIRECTORY: Final = "__cluster_metadata-0"
 _FRAME: Final = run("RecordBatch").through("batchLength")
+_DAMAGED: Final = (
+    "read the directory of another controller; `klog recover` cuts a copy there, and all that follows is lost"
+)
 _SKIP: Final = "a later Kafka wrote it; --skip-unknown leaves out such records"
 
 
@@ -129,6 +132,7 @@ class _LogReader:
             try:
                 records = _whole_snapshot(file.path)
             except KlogError as error:
+                error.cure = None  # that of a log is wrong here
                 self._log.notes.append(f"a snapshot is not used: {error}")
                 continue
             name = parse_file(os.path.basename(file.path).removesuffix(".gz"))
@@ -183,8 +187,10 @@ class _LogReader:
             return
         problem = min(problems, key=lambda each: each.position_bytes or 0)
         if is_last and _is_torn(path, problem.position_bytes or 0):
+            problem.cure = None
             self._log.notes.append(f"the last batch was not written to its end and does not count: {problem}")
         else:
+            problem.cure = _DAMAGED
             self._on_problem(problem)
 
     def _apply(self, record: Record) -> None:

@@ -101,7 +101,8 @@ def _read_directories(directories: Sequence[str], on_problem: OnProblem) -> Read
     raise MissingInputError(
         f"holds no metadata: neither {FILE_NAME}, nor a metadata log of KRaft, nor files of ZooKeeper",
         file=",".join(directories),
-        cure="name the directory with the metadata: the first of log.dirs, metadata.log.dir, or dataDir",
+        cure="name the directory with the metadata: the first of log.dirs, metadata.log.dir, or dataDir;"
+        " if it is lost, `klog adopt` makes topics of log directories",
     )
 
 

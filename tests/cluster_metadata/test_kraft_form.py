@@ -319,6 +319,7 @@ def test_damage_before_the_end_is_refused_with_its_position(tmp_path: Path) -> N
     with pytest.raises(CorruptRecordError, match="fails its checksum") as caught:
         read(tmp_path)
     assert (caught.value.file, caught.value.position_bytes) == (str(whole), position)
+    assert "the directory of another controller" in (caught.value.cure or "")
 
 
 def test_an_incomplete_snapshot_is_passed_over_for_the_one_before(tmp_path: Path) -> None:
@@ -329,6 +330,7 @@ def test_an_incomplete_snapshot_is_passed_over_for_the_one_before(tmp_path: Path
     reading = read(tmp_path)
     assert reading.cluster.configs[Resource(ResourceType.TOPIC, "t")] == {"retention.ms": "1"}
     assert "a snapshot is not used" in reading.notes[0]
+    assert "klog recover" not in reading.notes[0], "it cuts logs, not snapshots"
     assert f"{2:020}-{1:010}.checkpoint" in reading.notes[0]
 
 
