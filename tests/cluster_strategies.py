@@ -7,6 +7,7 @@ from typing import TypeVar
 from hypothesis import strategies as st
 
 from klog.client.admin import Resource, ResourceType
+from klog.cluster_metadata.kraft_values import UNKNOWN_DIRECTORY
 from klog.cluster_metadata.model import (
     Broker,
     Cluster,
@@ -74,7 +75,8 @@ def partitions(draw: st.DrawFn) -> Partition:
     directories = draw(
         st.just(()) | st.lists(uuids, min_size=len(replicas), max_size=len(replicas)).map(tuple)
     )
-    return Partition(assignment, state, directories, draw(some_of), draw(some_of))
+    known = directories if set(directories) != {UNKNOWN_DIRECTORY} else ()  # nobody writes only unknown ones
+    return Partition(assignment, state, known, draw(some_of), draw(some_of))
 
 
 _partition_maps = st.lists(partitions(), min_size=1, max_size=3).map(lambda found: dict(enumerate(found)))

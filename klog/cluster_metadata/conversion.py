@@ -64,6 +64,8 @@ def _plan_json(reading: Reading, target: Target) -> Plan:
         raise StorageError("is there already; nothing was changed", file=path, cure="name a new file")
 
     content = json_form.encode(reading.cluster, secrets=True)
+    hidden = reading.cluster.hidden_secrets
+    lacking = f"without {len(hidden)} secret{'' if len(hidden) == 1 else 's'} that the source lacks"
 
     def write() -> None:
         try:
@@ -72,7 +74,9 @@ def _plan_json(reading: Reading, target: Target) -> Plan:
             raise storage_error("cannot be written", path, error) from error
         write_atomically(path, content)
 
-    step = Step(path, "all metadata, with passwords and credentials", len(content))
+    step = Step(
+        path, f"all metadata, {lacking if hidden else 'with passwords and credentials'}", len(content)
+    )
     return Plan((step,), write, reading.cluster, places=(path,))
 
 

@@ -56,6 +56,7 @@ def plan(reading: Reading, target: Target) -> Plan:
         next((each.password_secret for each in nodes if each.password_secret), None),
         target.random_bytes,
     )
+    kraft_output.require_ids(found)
     held, losses = kraft_records.held(found)
     kraft_output.require_unused(held, layout)
     _require_no_holder(layout)

@@ -82,6 +82,12 @@ def write(
 
 def _writable(cluster: Cluster) -> tuple[Cluster, tuple[str, ...]]:
     require_secrets(cluster)
+    require_ids(cluster)
+    return kraft_records.held(cluster)
+
+
+def require_ids(cluster: Cluster) -> None:
+    """Refuses a cluster without the ids that records need: each topic has its own. Raises UsageError."""
     if cluster.cluster_id is None:
         raise UsageError("the cluster has no id", cure="give it one (kafka-storage random-uuid)")
     if METADATA_VERSION not in cluster.features:
@@ -89,7 +95,14 @@ def _writable(cluster: Cluster) -> tuple[Cluster, tuple[str, ...]]:
     without = [name for name, topic in sorted(cluster.topics.items()) if topic.topic_id is None]
     if without:
         raise UsageError(f"topic {without[0]} has no id, which KRaft needs", cure="give each topic an id")
-    return kraft_records.held(cluster)
+    owners: dict[str | None, str] = {}
+    for name, topic in sorted(cluster.topics.items()):
+        owner = owners.setdefault(topic.topic_id, name)
+        if owner != name:
+            raise UsageError(
+                f"topics {owner} and {name} have the same id, {topic.topic_id}: KRaft would have one of them",
+                cure="mend it in the JSON form",
+            )
 
 
 def require_unused(cluster: Cluster, layout: Layout) -> None:

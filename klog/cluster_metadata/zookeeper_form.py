@@ -29,6 +29,7 @@ from klog.formats.zookeeper_reading import (
     read_nodes,
     read_transaction,
 )
+from klog.metadata.paths import BROKER_IDS
 from klog.storage.files.files import list_directory, read_whole
 
 FORM: Final = "ZooKeeper's data directory"
@@ -68,7 +69,19 @@ def read(
     reading = tree_form.read(ReadTree(tree.nodes, chosen), FORM, on_problem)
     below = f", below {chosen}" if chosen else ""
     detail = f"{snapshot}, and the transactions up to zxid 0x{tree.zxid:x}{below}"
+    notes += _registered(tree, chosen)
     return reading._replace(notes=(*notes, *reading.notes), details=(detail,))
+
+
+def _registered(tree: FileTree, chroot: str) -> Iterator[str]:
+    """Says which brokers had a session at the end of the files. They may run, if ZooKeeper does."""
+    above = f"{chroot}{BROKER_IDS}/"
+    ids = sorted(path.removeprefix(above) for path in tree.nodes if path.startswith(above))
+    if ids:
+        yield (
+            f"brokers were registered when these files ended: {', '.join(ids)}; before a conversion stop those"
+            " that run, then ZooKeeper"
+        )
 
 
 def _chosen(chroots: Sequence[str], chroot: str | None, directory: str) -> str:

@@ -213,6 +213,10 @@ def test_an_id_is_never_one_that_kafka_reserves_or_that_looks_like_an_option() -
         (replace(CLUSTER, cluster_id=None), "the cluster has no id"),
         (replace(CLUSTER, features={}), "no metadata.version"),
         (replace(CLUSTER, topics={"t": Topic(None, {})}), "topic t has no id"),
+        (
+            replace(CLUSTER, topics={"t": Topic(OTHER_ID, {}), "u": Topic(OTHER_ID, {})}),
+            "topics t and u have the same id",
+        ),
     ],
 )
 def test_a_cluster_that_lacks_something_is_refused(cluster: Cluster, message: str, tmp_path: Path) -> None:

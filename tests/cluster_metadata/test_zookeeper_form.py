@@ -104,6 +104,17 @@ def _below(operations: Iterable[Operation], chroot: str) -> Iterator[Operation]:
     return (replace(each, path=chroot + each.path) for each in operations)
 
 
+def test_brokers_that_were_registered_at_the_end_are_noted(tmp_path: Path) -> None:
+    made = tree_operations(Cluster("zsiXsM12QjO3SJygbMVE2g"))
+    registered = [Create(f"/brokers/ids/{broker}", b"{}", ephemeral=True) for broker in (2, 1)]
+    (tmp_path / "log.1").write_bytes(log_file([*made, *registered]))
+    reading = zookeeper_form.read([str(tmp_path)])
+    assert reading.cluster.brokers == {}
+    assert "brokers were registered when these files ended: 1, 2; before" in reading.notes[0]
+    (tmp_path / "log.1").write_bytes(log_file(made))
+    assert zookeeper_form.read([str(tmp_path)]).notes == ()
+
+
 def test_of_several_clusters_one_is_named(tmp_path: Path) -> None:
     clusters = {
         "": "zsiXsM12QjO3SJygbMVE2g",

@@ -45,8 +45,8 @@ def log_file(operations: Iterable[Operation]) -> bytes:
     versions: dict[str, int] = {}
     data: bytes = z.LogHead.build({"magic": b"ZKLG", "version": 2, "dbid": 0})
     for zxid, each in enumerate(operations, 1):
-        if isinstance(each, Create):
-            kind, record = z.CREATE, {"acl": [], "ephemeral": False, "parentCVersion": -1}
+        if isinstance(each, Create):  # one that is ephemeral belongs to session 1
+            kind, record = z.CREATE, {"acl": [], "ephemeral": each.ephemeral, "parentCVersion": -1}
         else:
             versions[each.path] = versions.get(each.path, 0) + 1
             kind, record = z.SET_DATA, {"version": versions[each.path]}

@@ -99,6 +99,10 @@ def test_a_file_has_everything_and_is_for_its_owner_only(klog: Run, tmp_path: Pa
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert klog("metadata", "diff", LOGS, file).code == 0
     assert file.read_text() == klog("metadata", "show", LOGS, "-o", "json", "--secrets").out
+    hidden = tmp_path / "hidden.json"
+    hidden.write_text(klog("metadata", "show", LOGS, "-o", "json").out)
+    copied = klog("metadata", "convert", hidden, tmp_path / "copy.json", "--to", "json", "--yes")
+    assert "all metadata, without 1 secret that the source lacks" in copied.out
     again = klog("metadata", "convert", LOGS, file, "--to", "json", "--yes")
     assert (again.code, "is there already" in again.err) == (1, True)
 
