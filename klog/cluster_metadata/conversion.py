@@ -66,6 +66,7 @@ def _plan_json(reading: Reading, target: Target) -> Plan:
     content = json_form.encode(reading.cluster, secrets=True)
     hidden = reading.cluster.hidden_secrets
     lacking = f"without {len(hidden)} secret{'' if len(hidden) == 1 else 's'} that the source lacks"
+    secrets = lacking if hidden else "with passwords and credentials"
 
     def write() -> None:
         try:
@@ -74,9 +75,7 @@ def _plan_json(reading: Reading, target: Target) -> Plan:
             raise storage_error("cannot be written", path, error) from error
         write_atomically(path, content)
 
-    step = Step(
-        path, f"all metadata, {lacking if hidden else 'with passwords and credentials'}", len(content)
-    )
+    step = Step(path, f"all metadata, {secrets}", len(content))
     return Plan((step,), write, reading.cluster, places=(path,))
 
 

@@ -79,8 +79,8 @@ def _registered(tree: FileTree, chroot: str) -> Iterator[str]:
     ids = sorted(path.removeprefix(above) for path in tree.nodes if path.startswith(above))
     if ids:
         yield (
-            f"brokers were registered when these files ended: {', '.join(ids)}; before a conversion stop those"
-            " that run, then ZooKeeper"
+            f"brokers were registered when these files ended: {', '.join(ids)}; before a conversion stop"
+            " those that run, then ZooKeeper"
         )
 
 

@@ -48,10 +48,13 @@ def show_table(rows: Sequence[Row], *, aside: str = "", stream: TextIO | None = 
     if columns is not None:
         widths = _limited(widths, right, columns)
     typer.echo(paint(_line(titles, widths, right), BOLD, out), file=out)
+    if columns is None:
+        typer.echo("\n".join(_line(text, widths, right) for text in texts), file=out)
+        return
     for row, text in zip(rows, texts, strict=True):
         line = _line(text, widths, right)
-        typer.echo(line if columns is None or len(line) <= columns else hanging(line, columns), file=out)
-        if columns is not None and aside and row.get(aside):
+        typer.echo(line if len(line) <= columns else hanging(line, columns), file=out)
+        if aside and row.get(aside):
             print_line(f"{INDENT}{aside} {_text(row[aside])}", stream=out)
 
 

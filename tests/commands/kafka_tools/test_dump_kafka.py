@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 import klog
 from klog.commands.kafka_tools.dump_log import frames, internal, printing
+from klog.commands.kafka_tools.dump_log.messages import json_text
 from klog.commands.shared.records.plan import Decoder, DumpFile, DumpPlan, KafkaFlags
 from klog.formats import cluster_metadata, metadata_records
 from klog.formats.errors import KlogError, UsageError
@@ -143,6 +144,10 @@ def test_an_unknown_file_is_ignored_in_kafkas_words(capsys: pytest.CaptureFixtur
     assert outcome.stderr == b"Ignoring unknown file t-none-0/leader-epoch-checkpoint\n"
 
 
+def test_escaped_characters_have_capitals_and_a_backslash_is_no_escape_of_what_follows() -> None:
+    assert json_text({"\x1f": "\\u00ab\x0b"}) == '{"\\u001F":"\\\\u00ab\\u000B"}'
+
+
 _RECORDS = own.framed_records(metadata_records.RECORDS).map(cluster_metadata.build)
 
 
@@ -150,7 +155,7 @@ _RECORDS = own.framed_records(metadata_records.RECORDS).map(cluster_metadata.bui
 def test_usual_metadata_records_are_printed_as_all_others(value: bytes) -> None:
     fast = frames.cluster_metadata_parser(None, value, 5)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(frames, "_usual", lambda *_: None)
+        patch.setattr(frames, "_usual_text", lambda _: None)
         assert fast == frames.cluster_metadata_parser(None, value, 5)
 
 

@@ -7,16 +7,23 @@ cannot be read, the tool prints the reason and goes on.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Final
+from typing import Final, NamedTuple
 
 import construct as c
 
-from klog.commands.kafka_tools.dump_log.messages import Cursor, Json, MessageError, json_text, read_fields
+from klog.commands.kafka_tools.dump_log.messages import (
+    Cursor,
+    Json,
+    MessageError,
+    json_text,
+    json_text_without_floats,
+    read_fields,
+)
 from klog.formats import metadata_records, remote_log_metadata, schema
 from klog.formats.errors import FormatError
-from klog.formats.fast_readers import kafka_reader
+from klog.formats.fast_readers import Reader, fixed, kafka_reader
 from klog.formats.frames import FRAME_VERSION, RecordType
 
 _LAST_METADATA_TYPE: Final = 27  # of Kafka 3.9
@@ -41,13 +48,15 @@ def cluster_metadata_parser(
     _key: bytes | None, value: bytes | None, offset: int
 ) -> tuple[str | None, str | None]:
     """A record of `__cluster_metadata` as JSON with type, version and data."""
+    usual = None if value is None else _usual_text(value)
+    if usual is not None:
+        return None, usual
     try:
         if value is None:
             raise MessageError("Error while reading frame version")
-        kind, version, data = _framed(value, metadata_records.RECORDS, _LAST_METADATA_TYPE)
+        return None, _text(*_framed(value, metadata_records.RECORDS, _LAST_METADATA_TYPE))
     except MessageError as error:
         return None, f"Error at {offset}, skipping. {error}"
-    return None, json_text({"type": _type_name(kind), "version": version, "data": data})
 
 
 @cache
@@ -74,9 +83,6 @@ def remote_log_metadata_parser(
 
 def _framed(value: bytes, records: Mapping[int, RecordType], last_type: int) -> tuple[int, int, Json]:
     """Type, version and fields of a framed record. Raises MessageError."""
-    found = _usual(value, records, last_type)
-    if found is not None:
-        return found
     cursor = Cursor(value)
     frame = _short(cursor, "frame version")
     if frame == 0:
@@ -104,21 +110,41 @@ def _framed(value: bytes, records: Mapping[int, RecordType], last_type: int) -> 
     return kind, version, _in_order(record, found)
 
 
-def _usual(value: bytes, records: Mapping[int, RecordType], last_type: int) -> tuple[int, int, Json] | None:
-    """The same of a short record that is as its definition says, fast; None of any other."""
+class _Usual(NamedTuple):
+    """How a type and version of metadata records is read and written, if it is as its definition says."""
+
+    record: RecordType
+    read: Reader
+    write: Callable[[Json], str]
+
+
+@cache
+def _usual(kind: int, version: int) -> _Usual | None:
+    record = metadata_records.RECORDS.get(kind)
+    if record is None or kind > _LAST_METADATA_TYPE or version not in record.versions:
+        return None
+    fields = _shapes(record)[version]
+    has_floats = any(fixed(field) == "d" for field in fields.subcons)
+    return _Usual(record, kafka_reader(fields), json_text if has_floats else json_text_without_floats)
+
+
+def _usual_text(value: bytes) -> str | None:
+    """What is printed of a short record of a usual kind, fast; None of any other."""
     if not _HEAD_BYTES <= len(value) <= _SHORT_BYTES or value[0] != FRAME_VERSION:
         return None
     kind, version = value[1], value[2]  # of one byte each, or not known
-    record = records.get(kind)
-    if record is None or kind > last_type or version not in record.versions:
+    usual = _usual(kind, version)
+    if usual is None:
         return None
     try:
-        found, end = kafka_reader(_shapes(record)[version])(value, _HEAD_BYTES)
+        found, end = usual.read(value, _HEAD_BYTES)
     except FormatError:
         return None
-    if end != len(value) or not _NEWER_TAGS.isdisjoint(found):
-        return None
-    return kind, version, _in_order(record, found)
+    return _text(kind, version, _in_order(usual.record, found), usual.write) if end == len(value) else None
+
+
+def _text(kind: int, version: int, data: Json, write: Callable[[Json], str] = json_text) -> str:
+    return write({"type": _type_name(kind), "version": version, "data": data})
 
 
 def _in_order(record: RecordType, found: Mapping[str, Json]) -> Json:
