@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from klog.commands.offline.metadata_reading import ReadOptions, Source
+from klog.commands.offline.metadata_reading import SOURCE_HELP, ReadOptions
 from klog.commands.shared.changing import ChangeOptions
 from klog.commands.shared.option_sets import argument, flag, optional
 from klog.commands.shared.terminal import confirmed, count_of
@@ -35,13 +35,16 @@ class ToForm(StrEnum):
 
 @without_collections()
 def convert(
-    source: Source,
     read: ReadOptions,
     change: ChangeOptions,
+    source: str | None = argument(None, SOURCE_HELP, "SOURCE"),
     target: str | None = argument(
         None,
         "Where to write: a new file (json), the first of log.dirs (tree), host:port/chroot (zookeeper).",
         "[TARGET]",
+    ),
+    from_source: str | None = optional(
+        None, "The source, in place of the first argument.", "--from", metavar="SOURCE"
     ),
     to: ToForm = optional(
         ToForm.KRAFT,
@@ -93,7 +96,7 @@ def convert(
 
     Examples:
 
-    klog metadata convert zk1:2181 --to kraft --config server.properties --dry-run
+    klog metadata convert --from zookeeper://zk1:2181 --to kraft --config server.properties --dry-run
 
     klog metadata convert zk1:2181 --config server.properties --roles broker,controller --voters 0@kafka:9093
 
@@ -113,6 +116,7 @@ def convert(
     from klog.commands.offline.old_segments import conversions, convert_old, require_space
     from klog.config.kraft_properties import KRaftNode
 
+    source, target = _places(source, target, from_source)
     begin_s = time.perf_counter()
     reading = read.read(source)
     access = read.access()
@@ -154,6 +158,20 @@ def convert(
     if found:
         show_differing(found)
         raise typer.Exit(1)
+
+
+def _places(first: str | None, second: str | None, from_source: str | None) -> tuple[str, str | None]:
+    """Source and target of the two arguments, of which the first is the target after --from.
+
+    Raises UsageError.
+    """
+    if from_source is not None and second is not None:
+        raise UsageError(f"--from is in place of the first argument: {second} is one too many")
+    if from_source is not None:
+        return from_source, first
+    if first is None:
+        raise UsageError("name a source", cure="klog metadata convert SOURCE [TARGET]; --help explains")
+    return first, second
 
 
 def _refusal(

@@ -107,6 +107,16 @@ def test_a_file_has_everything_and_is_for_its_owner_only(klog: Run, tmp_path: Pa
     assert (again.code, "is there already" in again.err) == (1, True)
 
 
+def test_the_source_may_be_an_option(klog: Run, tmp_path: Path) -> None:
+    done = klog("metadata", "convert", "--from", LOGS, tmp_path / "c.json", "--to", "json", "--yes")
+    assert done.code == 0, done.err
+    assert klog("metadata", "diff", LOGS, tmp_path / "c.json").code == 0
+    for words in ([], ["--from", LOGS, "a", "b"]):
+        refused = klog("metadata", "convert", *words, "--to", "json")
+        assert refused.code == 2
+        assert "source" in refused.err or "one too many" in refused.err
+
+
 def test_a_tree_of_klog_is_written_and_what_it_cannot_hold_is_said(klog: Run, tmp_path: Path) -> None:
     done = klog("metadata", "convert", LOGS, tmp_path / "new", "--to", "tree", "--yes")
     assert done.code == 0, done.err
