@@ -99,6 +99,26 @@ def test_what_a_login_writes_belongs_to_it(klog: Run, zookeeper: ZooKeeperServer
 
 
 @pytest.mark.kafka
+def test_a_backup_has_the_metadata_of_a_secured_zookeeper_and_comes_back_to_one(
+    klog: Run, zookeeper: ZooKeeperServer, tmp_path: Path
+) -> None:
+    pytest.importorskip("puresasl")
+    given = ("--zookeeper-config", login(tmp_path))
+    before, after = f"{zookeeper.hosts}/before", f"{zookeeper.hosts}/after"
+    assert klog("metadata", "convert", LOGS, before, "--to", "zookeeper", *given, "--yes").code == 0
+    place = ("--to", tmp_path / "repository", "--metadata", before, "--secrets")
+    refused = klog("backup", "run", LOGS, *place)
+    assert (refused.code, "does not let this client read or change the node" in refused.err) == (1, True)
+    backed = klog("backup", "run", LOGS, *place, *given)
+    assert backed.code == 0, backed.err
+    target = ("--to", tmp_path / "restored", "--brokers", 1, "--zookeeper", after)
+    restored = klog("restore", tmp_path / "repository", *target, *given)
+    assert restored.code == 0, restored.err
+    assert klog("metadata", "diff", before, after, "--only", "topic,acl,credential", *given).code == 0
+    assert klog("metadata", "show", after).code == 1, "its nodes belong to the login"
+
+
+@pytest.mark.kafka
 def test_a_wrong_password_is_refused(klog: Run, zookeeper: ZooKeeperServer, tmp_path: Path) -> None:
     pytest.importorskip("puresasl")
     refused = klog("metadata", "show", zookeeper.hosts, "--zookeeper-config", login(tmp_path, "wrong"))
