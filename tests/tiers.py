@@ -65,6 +65,7 @@ LEFT_OUT: Final = (
     "convert/test_properties.py",
     "backup/test_damaged_objects.py",
     "backup/test_faulty_object_store.py",
+    "backup/test_histories.py",
     "backup/test_kills.py",
     "backup/test_restore_into_cluster.py",
     "backup/test_restored_brokers.py",

@@ -85,7 +85,8 @@ class SimulatedCluster:
             transaction = Truth(producer.producer_id)
             self.truth.append(transaction)
             chosen = self.random.sample(PARTITIONS, self.random.randint(1, len(PARTITIONS)))
-            self._state(producer, TransactionState.ONGOING, chosen)
+            start_ms = self.now_ms
+            self._state(producer, TransactionState.ONGOING, chosen, start_ms)
             yield
             for partition in chosen * self.random.randint(0, 2):
                 self._write(transaction, producer, partition)
@@ -100,7 +101,7 @@ class SimulatedCluster:
             prepare = (
                 TransactionState.PREPARE_COMMIT if transaction.is_commit else TransactionState.PREPARE_ABORT
             )
-            self._state(producer, prepare, chosen)
+            self._state(producer, prepare, chosen, start_ms)
             yield
             for partition in self.random.sample(chosen, len(chosen)):
                 marker = Marker(not transaction.is_commit, 7, self.now_ms + self._skew[partition])
@@ -110,7 +111,7 @@ class SimulatedCluster:
             complete = (
                 TransactionState.COMPLETE_COMMIT if transaction.is_commit else TransactionState.COMPLETE_ABORT
             )
-            self._state(producer, complete, [], transaction.decided_ms)
+            self._state(producer, complete, [], start_ms, transaction.decided_ms)
             yield
 
     def _write(self, transaction: Truth, producer: Producer, partition: TopicPartition) -> None:
@@ -128,13 +129,14 @@ class SimulatedCluster:
         producer: Producer,
         state: TransactionState,
         chosen: list[TopicPartition],
+        start_ms: int,
         updated_ms: int | None = None,
     ) -> None:
         """A coordinator takes the time in a completion before it sends the markers."""
         skew_ms = self._skew[STATE]
         updated_ms = (self.now_ms if updated_ms is None else updated_ms) + skew_ms
         offset = self.logs[STATE].append(self.now_ms, build_single(self.now_ms + skew_ms, b"k", b"v"))
-        record = TransactionRecord(producer, 60_000, state, frozenset(chosen), updated_ms, updated_ms)
+        record = TransactionRecord(producer, 60_000, state, frozenset(chosen), updated_ms, start_ms + skew_ms)
         self.states.append((offset, self.now_ms + skew_ms, record))
 
     # -- what a backup knows ---------------------------------------------------------------------------------
@@ -147,11 +149,13 @@ class SimulatedCluster:
         reader.follow(data, table)
         return reader.finish(view_ms)
 
-    def decisions(self, view_ms: int) -> Decisions:
-        """The decisions up to a time."""
+    def decisions(self, view_ms: int, compacted_ms: int = 0) -> Decisions:
+        """The decisions up to a time. Before `compacted_ms` only the last record of each producer is left."""
         found, end = Decisions(), self.logs[STATE].end_at(view_ms)
+        compacted = self.logs[STATE].end_at(compacted_ms)
+        last = {record.producer: offset for offset, _, record in self.states if offset < compacted}
         for offset, written_ms, record in self.states:
-            if offset < end:
+            if offset < end and (offset >= compacted or last[record.producer] == offset):
                 found.add(STATE, offset, offset + 1, written_ms, record)
         return found
 

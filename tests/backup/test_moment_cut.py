@@ -58,6 +58,27 @@ def test_without_skew_each_partition_ends_at_the_moment_and_has_what_was_decided
     ]
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_markers_decide_where_the_coordinators_topic_was_compacted(seed: int) -> None:
+    cluster = SimulatedCluster(seed, steps=200)
+    compacted_ms = cluster.random.randint(1_000_000, cluster.now_ms)
+    at_ms = cluster.random.randint(compacted_ms, cluster.now_ms)
+    ends = {each: log.end_at(at_ms) for each, log in cluster.logs.items()}
+    histories = {
+        each: cluster.history(each, EndRule(ends[each], ends[each]), cluster.now_ms) for each in cluster.logs
+    }
+
+    cut = _cut(histories, cluster.decisions(cluster.now_ms, compacted_ms))
+
+    assert {each: found.end_offset for each, found in cut.items()} == ends
+    _require_consistent(cluster, cut)
+    assert _committed(cluster, cut) == [
+        each
+        for each in cluster.truth
+        if each.records and each.is_commit and each.decided_ms is not None and each.decided_ms <= at_ms
+    ]
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_ends_that_do_not_fit_are_extended_and_nothing_decided_is_lost(seed: int) -> None:
     cluster = SimulatedCluster(seed, skew_ms=2)

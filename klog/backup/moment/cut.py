@@ -1,8 +1,8 @@
 """Makes the ends of all partitions consistent, so that each transaction is in all of them or in none.
 
 A transaction is committed if `__transaction_state` decided so within its own end, or, if that topic is not in
-the backup, if any partition has its COMMIT marker before its end. Clocks and reads of partitions differ, so
-the ends by time alone do not fit each other:
+the backup or has compacted the decision away, if any partition has its COMMIT marker before its end. Clocks
+and reads of partitions differ, so the ends by time alone do not fit each other:
 
 * If a partition has a COMMIT marker before its end, the decision comes in, too.
 * If a transaction is committed, each partition is extended up to its last record there.
@@ -54,16 +54,20 @@ class ConsistentEnds:
         committed = self._committed_by_markers()
         for partition, history in self._histories.items():
             for each in history.transactions:
-                if self._log(each) is None:
+                if self._log(partition, each) is None:
                     self._follow_markers(partition, each, committed)
                 else:
                     self._follow_decision(partition, each)
         return before != (self.ends, self._caps)
 
-    def _log(self, transaction: Transaction) -> TopicPartition | None:
-        """The partition of `__transaction_state` that decides about a transaction."""
+    def _log(self, partition: TopicPartition, transaction: Transaction) -> TopicPartition | None:
+        """The partition of `__transaction_state` that decides about a transaction; None if its markers do."""
         log = self._decisions.log_of(transaction.producer_id)
-        return log if log in self._histories else None
+        if log not in self._histories:
+            return None
+        is_known = self._decision_of[partition, transaction.first_offset] is not None
+        by_markers = transaction.is_committed and self._decisions.is_forgotten(transaction)
+        return log if is_known or not by_markers else None
 
     def _is_in(self, decision: Decision) -> bool:
         return decision.end_offset <= self.ends.get(decision.log, 0)
@@ -113,7 +117,7 @@ class ConsistentEnds:
                 each.first_ms
                 for partition, history in self._histories.items()
                 for each in history.transactions
-                if each.is_open_at(self.ends[partition]) and self._log(each) is None
+                if each.is_open_at(self.ends[partition]) and self._log(partition, each) is None
             ),
             default=None,
         )
@@ -192,7 +196,7 @@ class ConsistentEnds:
         fenced: Mapping[int, int],
     ) -> AddedMarker:
         producer_id, marker = transaction.producer_id, transaction.marker
-        log = self._log(transaction)
+        log = self._log(partition, transaction)
         decision = self._decision_of[partition, transaction.first_offset]
         if log is None:
             is_commit = self._is_committed_elsewhere(transaction, committed)

@@ -5,6 +5,9 @@ PrepareAbort. Its markers follow, and CompleteCommit or CompleteAbort when all a
 producer's next transaction begin. So the markers of a producer's transactions, with their times, lie in the
 same order as the decisions, and none between two of them belongs to a third. This holds as far as the clocks
 of brokers differ by less than half the time between two transactions of a producer.
+
+The topic is compacted: of what a producer did before its last record, decisions may be missing. A marker that
+is older than the beginning of all transactions that are there belongs to such a decision.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ _COMPLETED: Final = {TransactionState.COMPLETE_COMMIT: True, TransactionState.CO
 class Decision:
     """The decision of one transaction: in a batch of `log`, a partition of `__transaction_state`, from
     `offset` to before `end_offset`. `partitions` is None if only its completion is known, which does not name
-    them. `completed_ms` is `decided_ms` if the completion is not known.
+    them. `completed_ms` is `decided_ms` if the completion is not known, `start_ms` is when it began.
     """
 
     is_commit: bool
@@ -38,6 +41,7 @@ class Decision:
     partitions: frozenset[TopicPartition] | None
     decided_ms: int
     completed_ms: int
+    start_ms: int = -1
 
     def names(self, partition: TopicPartition) -> bool:
         """Whether the transaction may have records in a partition."""
@@ -55,6 +59,7 @@ class Decisions:
         self._of: dict[int, list[Decision]] = {}
         self._logs: dict[int, TopicPartition] = {}
         self._naming: dict[tuple[int, TopicPartition], list[Decision]] = {}
+        self._last_begin_ms: dict[int, int] = {}
 
     def add(
         self, log: TopicPartition, offset: int, end_offset: int, at_ms: int, record: TransactionRecord
@@ -66,17 +71,23 @@ class Decisions:
         """
         producer_id = record.producer.producer_id
         self._logs[producer_id] = log
+        begin_ms = record.start_ms if record.start_ms >= 0 else at_ms
+        self._last_begin_ms[producer_id] = max(begin_ms, self._last_begin_ms.get(producer_id, -1))
         found = self._of.setdefault(producer_id, [])
         if record.state in _PREPARED:
             is_commit = _PREPARED[record.state]
-            found.append(Decision(is_commit, log, offset, end_offset, record.partitions, at_ms, at_ms))
+            found.append(
+                Decision(is_commit, log, offset, end_offset, record.partitions, at_ms, at_ms, record.start_ms)
+            )
         elif record.state in _COMPLETED:
             is_commit = _COMPLETED[record.state]
             last = found[-1] if found else None
             if last is not None and last.is_commit == is_commit and last.completed_ms == last.decided_ms:
                 found[-1] = replace(last, completed_ms=max(at_ms, last.decided_ms))
             else:
-                found.append(Decision(is_commit, log, offset, end_offset, None, at_ms, at_ms))
+                found.append(
+                    Decision(is_commit, log, offset, end_offset, None, at_ms, at_ms, record.start_ms)
+                )
         self._naming.clear()
 
     def log_of(self, producer_id: int) -> TopicPartition | None:
@@ -104,11 +115,22 @@ class Decisions:
             return next((each for each in candidates if each.completed_ms >= transaction.first_ms), None)
         marker = transaction.marker
         if marker is not None:
-            candidates = [each for each in candidates if each.is_commit != marker.aborted]
+            candidates = [
+                each
+                for each in candidates
+                if each.is_commit != marker.aborted and each.start_ms <= marker.timestamp
+            ]
             return min(candidates, key=lambda each: each.distance_ms(marker.timestamp), default=None)
-        if before < 0 and transaction.previous_ms < 0:
-            candidates = [each for each in candidates[-1:] if each.completed_ms >= transaction.first_ms]
-        return candidates[0] if candidates else None
+        follows_marker = before >= 0 or transaction.previous_ms >= 0
+        decision = next(iter(candidates if follows_marker else candidates[-1:]), None)
+        if decision is None or (follows_marker and decision.partitions is not None):
+            return decision
+        return decision if decision.completed_ms >= transaction.first_ms else None
+
+    def is_forgotten(self, transaction: Transaction) -> bool:
+        """Whether the decision behind a transaction's marker is compacted away: there is a later one's."""
+        marker = transaction.marker
+        return marker is not None and self._last_begin_ms.get(transaction.producer_id, -1) > marker.timestamp
 
     def _those_naming(self, partition: TopicPartition, producer_id: int) -> list[Decision]:
         key = (producer_id, partition)
@@ -123,6 +145,10 @@ def _before(found: Sequence[Decision], transaction: Transaction) -> int:
     if at_ms < 0:
         return -1
     nearest = min(range(len(found)), key=lambda number: found[number].distance_ms(at_ms))
-    if nearest == 0 and at_ms < found[0].decided_ms and transaction.first_ms <= found[0].decided_ms:
+    first = found[0]
+    is_older = at_ms < first.start_ms or (
+        at_ms < first.decided_ms and transaction.first_ms <= first.decided_ms
+    )
+    if nearest == 0 and is_older:
         return -1  # the marker's own decision is compacted away
     return nearest
