@@ -1,14 +1,15 @@
 """Removes backups by rules, and the objects that no other backup needs.
 
-A run that goes on meanwhile builds on the newest backup, which is always kept, and so is every backup that is
-younger than the grace time. An object that no backup needs may belong to a run that has not ended: it is
-removed when it is older than the grace time.
+A run that goes on meanwhile builds on the backup that was the newest when it began. So the newest is always
+kept, and so are all that are younger than the grace time, and the one that was the newest before them. An
+object that no backup needs may belong to a run that has not ended: it is removed when it is older than the
+grace time.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
@@ -65,12 +66,14 @@ def _newest_of_each(
 @dataclass(frozen=True, slots=True)
 class PrunePlan:
     """What a prune removes: backups by id, and objects with their sizes in bytes. `young` are kept for their
-    age only."""
+    age only. Objects that were written after `since_ms` stay.
+    """
 
     removed: tuple[str, ...]
     kept: tuple[str, ...]
     young: tuple[str, ...]
     objects: dict[str, int]
+    since_ms: int = 0
 
     @property
     def removes_something(self) -> bool:
@@ -90,7 +93,8 @@ def plan_prune(repository: Repository, rules: Rules, now_ms: int, grace_ms: int 
     begins = {each.id: each.begin_ms for each in catalogue.backups}
     begins |= {each: names.time_of_id(each) for each in catalogue.damaged}
     kept = rules.kept(sorted(begins.items()))
-    young = {each for each, begin_ms in begins.items() if begin_ms > now_ms - grace_ms} - kept
+    readable = [each.id for each in catalogue.backups]
+    young = _young(begins, readable, now_ms - grace_ms) - kept
     kept |= young
     for identifier in sorted(kept):
         if identifier in catalogue.damaged:
@@ -103,7 +107,19 @@ def plan_prune(repository: Repository, rules: Rules, now_ms: int, grace_ms: int 
         and not is_needed(name)
         and status.modified_ms <= now_ms - grace_ms
     }
-    return PrunePlan(tuple(sorted(begins.keys() - kept)), tuple(sorted(kept)), tuple(sorted(young)), objects)
+    removed = begins.keys() - kept
+    return PrunePlan(
+        tuple(sorted(removed)), tuple(sorted(kept)), tuple(sorted(young)), objects, now_ms - grace_ms
+    )
+
+
+def _young(begins: Mapping[str, int], readable: Sequence[str], since_ms: int) -> set[str]:
+    """The backups that began after a time, and the one that was the newest then: a run that has begun since
+    builds on one of these.
+    """
+    young = {each for each, begin_ms in begins.items() if begin_ms > since_ms}
+    newest_then = bisect_right(readable, since_ms, key=names.time_of_id)
+    return young.union(readable[max(0, newest_then - 1) :])
 
 
 def _needed(repository: Repository, catalogue: Catalogue, kept: set[str]) -> Callable[[str], bool]:
@@ -131,8 +147,10 @@ def prune(repository: Repository, plan: PrunePlan, on_removed: Callable[[str], o
         repository.store.remove(name)
         on_removed(name)
     for name in plan.objects:
-        repository.store.remove(name)
-        on_removed(name)
+        status = repository.store.status(name)
+        if status is not None and status.modified_ms <= plan.since_ms:  # else a run has just written it anew
+            repository.store.remove(name)
+            on_removed(name)
 
 
 def checked_grace(grace_ms: int, *, alone: bool) -> int:

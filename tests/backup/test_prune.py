@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -125,8 +126,23 @@ def test_a_plan_changes_nothing(backups: Backups, history) -> None:
 
 def test_young_backups_and_objects_stay(backups: Backups, history) -> None:
     plan = plan_prune(backups.repository, Rules(last=1), backups.now_ms, grace_ms=3 * DAY_MS + DAY_MS // 2)
-    assert len(plan.removed) == 2
-    assert len(plan.young) == 3
+    assert len(plan.removed) == 1
+    assert len(plan.young) == 4  # with the newest of before: a run that began then may build on it
+
+
+def test_what_was_written_anew_after_the_plan_stays(backups: Backups, history) -> None:
+    repository = backups.repository
+    name = "data/orders-0/left.log"
+    path = Path(repository.store.path_of(name))
+    repository.store.put(name, b"x")
+    plan = plan_prune(repository, Rules(last=1), backups.now_ms + 2 * GRACE_MS)
+    assert name in plan.objects
+    later_s = plan.since_ms // 1000 + 1
+    os.utime(path, (later_s, later_s))
+
+    prune(repository, plan, lambda _name: None)
+
+    assert path.exists()
 
 
 def test_objects_of_killed_runs_go_when_they_are_old(backups: Backups, history) -> None:

@@ -314,7 +314,8 @@ def prune_backups(
 ) -> None:
     """Remove backups that no rule keeps, and the objects that only they need.
 
-    The newest backup is always kept, and so are those younger than the grace time. Days and weeks are in UTC.
+    The newest backup is always kept, and so are those younger than the grace time, with the one before them.
+    Days and weeks are in UTC.
     Objects that killed runs have left are removed when they are older than the grace time.
 
     Examples:
