@@ -55,6 +55,11 @@ topic_partitions = st.builds(TopicPartition, topics, st.integers(0, 200) | st.in
 # ------------------------------------------------------------------ values of any definition
 
 
+def has_invalid_text(value: Any) -> bool:
+    """Whether there is text that no UTF-8 has, which Kafka never writes."""
+    return "udc" in ascii(value)
+
+
 @singledispatch
 def values_of(definition: Any) -> Strategy[Any]:
     """Values that a definition can write."""

@@ -18,6 +18,7 @@ _MESSAGE: Final = fixed_fields.run("Message1")
 ENTRY_SIZE_POSITION: Final = _BATCH.at("batchLength")
 ENTRY_PREFIX_BYTES: Final = _BATCH.after("batchLength")
 MAGIC_POSITION: Final = _BATCH.at("magic")
+BATCH_BASE_OFFSET_POSITION: Final = _BATCH.at("baseOffset")
 
 # Magic 2: positions in the batch header. The crc covers everything from the attributes on.
 MAGIC_V2: Final = 2
@@ -40,6 +41,7 @@ MESSAGE_CRC_POSITION: Final = _MESSAGE.at("crc")
 MESSAGE_CRC_FROM: Final = _MESSAGE.after("crc")
 MESSAGE_ATTRIBUTES_POSITION: Final = _MESSAGE.at("attributes")
 MESSAGE_TIMESTAMP_POSITION: Final = _MESSAGE.at("timestamp")
+MESSAGE_LENGTH_BYTES: Final = fixed_fields.run("Message0", "value").size_bytes  # before a key or a value
 MESSAGE_V0_HEADER_BYTES: Final = fixed_fields.run("Message0").at("key")
 MESSAGE_V1_HEADER_BYTES: Final = _MESSAGE.at("key")
 MIN_ENTRY_BYTES: Final = fixed_fields.size_bytes("Message0")

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 import construct as c
 
-from klog.formats import _derived, constants, derive_records
+from klog.formats import _derived, constants, derive_compiled, derive_records
 from klog.formats import primitives as p
 from klog.formats import structures as s
 from klog.formats.checkpoint_files import LeaderEpochFile, OffsetCheckpointFile
@@ -252,6 +252,7 @@ def write(package: Path) -> None:
     _derived.LINES.update(text_lines())
     importlib.reload(constants)
     (package / "kernel/_derived.pxi").write_text(include_text(), encoding="utf-8")
+    (package / "kernel/_derived_records.pxi").write_text(derive_compiled.include_text(), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ SOURCES: Final[dict[str, Versioned]] = {
 
 _NAME: Final = "NAME"
 _CALLED: Final = (
+    "ABSENT",
     "REFUSALS",
     "misfit",
     "read_uvarint as uvarint",
@@ -41,7 +42,7 @@ def module_text() -> str:
     functions: dict[str, str] = {}
     tables: list[str] = []
     for table, kind, form in (("READERS", "read", KafkaReaderSource), ("WRITERS", "write", WriterSource)):
-        tables.append(f"{table} = {{")
+        tables.append(f"{table}: dict[str, dict[int, Callable]] = {{")
         for title, definition in SOURCES.items():
             tables.append(f'    "{title}": {{')
             for version, fields in definition.versions.items():
@@ -58,6 +59,7 @@ def module_text() -> str:
         "",
         "# fmt: off",
         "# mypy: ignore-errors",
+        "from collections.abc import Callable",
         "from struct import Struct, pack, unpack_from",
         "",
         "from klog.formats.record_functions import (",

@@ -8,22 +8,24 @@ same, and there is one definition of each format. `KafkaReaderSource` makes read
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
-from typing import ClassVar, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 import construct as c
 
 from klog.formats import binary, record_functions
 from klog.formats import primitives as p
 from klog.formats import structures as s
+from klog.formats.errors import FormatError
 from klog.formats.function_source import FunctionSource
 from klog.formats.packed import INT16
 from klog.formats.values import Bytes, Value
 
 Reader: TypeAlias = Callable[[bytes, int], tuple[Value, int]]
-REFUSALS: Final = (struct.error, IndexError, ValueError)
+Walker: TypeAlias = Callable[[bytes, int], Iterator[tuple[tuple[Any, ...], int]]]
+REFUSALS: Final = (struct.error, IndexError, ValueError, FormatError)
 """What a reader raises for bytes that it leaves to its definition."""
 
 UUID_CODE: Final = "16s"
@@ -44,15 +46,7 @@ def read_all(
 
 def reader(definition: c.Construct) -> Reader:
     """The reader of a definition."""
-    source = FunctionSource(
-        Struct=struct.Struct,
-        encode_uuid=record_functions.uuid_text,
-        error=ValueError,
-        tagged=_tagged,
-        unpack_from=struct.unpack_from,
-        uvarint=_uvarint,
-        unzigzag=p.VarInt.decode,
-    )
+    source = _source()
     ReaderSource(source).add("read", definition)
     found: Reader = source.function("read")
     return found
@@ -76,31 +70,54 @@ def kafka_reader(definition: c.Construct) -> Reader:
     return found
 
 
-class _ByVersion(dict[int, Reader]):
-    """The readers of the versions of a message, each made when it is needed first."""
+def walker(definition: s.UntilMark) -> Walker:
+    """A function that gives the values of each item's fields, and where it ends.
 
-    def __init__(self, definition: s.Versioned) -> None:
-        super().__init__()
-        self._definition = definition
+    It stops at the mark, or at an item that it leaves to the definition.
+    """
+    source = _source()
+    _TupleSource(source).add_walk("walk", definition)
+    found: Walker = source.function("walk")
+    return found
 
-    def __missing__(self, version: int) -> Reader:
-        if version not in self._definition.versions:
-            raise ValueError
-        found = self[version] = reader(self._definition.versions[version])
-        return found
 
-    def read(self, data: bytes, position: int) -> tuple[Value, int]:
-        """The version with its fields."""
-        (version,) = INT16.unpack_from(data, position)
-        value, end = self[version](data, position + INT16.size)
-        value["version"] = version
-        return value, end
+def _source() -> FunctionSource:
+    return FunctionSource(
+        Struct=struct.Struct,
+        encode_uuid=record_functions.uuid_text,
+        error=ValueError,
+        refusals=REFUSALS,
+        tagged=_tagged,
+        unpack_from=struct.unpack_from,
+        uvarint=_uvarint,
+        unzigzag=p.VarInt.decode,
+    )
+
+
+def _reader_of_versions(definition: s.Versioned) -> Reader:
+    """Reads a version and its fields. The reader of a version is made when it is needed first."""
+    readers: dict[bytes, Reader] = {}  # by the bytes of the version
+    size_bytes = INT16.size
+
+    def read(data: bytes, position: int) -> tuple[Value, int]:
+        raw = data[position : position + size_bytes]
+        try:
+            of_version = readers[raw]
+        except KeyError:
+            (version,) = INT16.unpack(raw)
+            if version not in definition.versions:
+                raise ValueError from None
+            of_version = readers[raw] = reader(definition.whole(version))
+        return of_version(data, position)
+
+    return read
 
 
 @cache
 def reader_of(definition: c.Construct) -> Reader:
     """The reader of a definition, or of a version and its fields."""
-    return _ByVersion(definition).read if isinstance(definition, s.Versioned) else reader(definition)
+    made = _reader_of_versions if isinstance(definition, s.Versioned) else reader
+    return made(definition)
 
 
 def plain(con: c.Construct) -> c.Construct:
@@ -119,6 +136,8 @@ def fixed(con: c.Construct) -> str | None:
         return UUID_CODE
     if isinstance(con, p.BoolField):
         return "B"
+    if isinstance(con, c.Bytes):
+        return f"{con.length}s"
     return fixed(con.subcon) if isinstance(con, c.Const) else None
 
 
@@ -128,7 +147,7 @@ class ReaderSource:
     Each method gives the value as an expression.
     """
 
-    text_errors: ClassVar = "surrogateescape"
+    decode: ClassVar = ".decode()"
     uuid: ClassVar = "encode_uuid"
 
     def __init__(self, source: FunctionSource) -> None:
@@ -237,14 +256,15 @@ class ReaderSource:
                 return value
             end = self.source.new(f"p + {length}")
             self.refuse(f"{negative}{end} > length", length)
-            text = f'str(b[p:{end}], "utf-8", "{self.text_errors}")'
-            self.source.add(f"{value} = {text if isinstance(con, p.SizedString) else f'b[p:{end}]'}")
+            self.source.add(f"{value} = b[p:{end}]{self.decode if isinstance(con, p.SizedString) else ''}")
             self.source.add(f"p = {end}")
         return value
 
     def _items(self, item: c.Construct, count: str, items: str) -> None:
         if isinstance(item, c.FormatField):
-            self.source.add(f'{items} = list(unpack_from(f">{{{count}}}{fixed(item)}", b, p))')
+            one = self.source.constant(f"_unpack_{fixed(item)}", f'Struct(">{fixed(item)}").unpack_from')
+            many = f'unpack_from(f">{{{count}}}{fixed(item)}", b, p)'
+            self.source.add(f"{items} = list({one}(b, p) if {count} == 1 else {many})")
             self.source.add(f"p += {count} * {item.length}")
         else:
             self.source.add(f"{items} = []")
@@ -277,6 +297,23 @@ class ReaderSource:
         return value
 
 
+class _TupleSource(ReaderSource):
+    """Writes readers that give the values of a struct without their names, also texts that are not UTF-8."""
+
+    decode: ClassVar = '.decode("utf-8", "surrogateescape")'
+
+    def add_walk(self, name: str, con: s.UntilMark) -> None:
+        with self.source.block(f"def {name}(b, p)"):
+            self.source.add("length = len(b)")
+            with self.source.block("try"), self.source.block(f"while not b.startswith({con.mark!r}, p)"):
+                self.source.add(f"yield {self.value(con.subcon)}, p")
+            with self.source.block("except refusals"):
+                self.source.add("pass")
+
+    def made(self, _: c.Struct, values: Mapping[str, str]) -> str:
+        return f"({', '.join(values.values())},)"
+
+
 class KafkaReaderSource(ReaderSource):
     """Writes readers by the rules of Kafka's, with errors of their own, which `record_fields` has.
 
@@ -284,7 +321,7 @@ class KafkaReaderSource(ReaderSource):
     Known ones are values of the struct, if they are there. Text that is not UTF-8 is refused.
     """
 
-    text_errors: ClassVar = "surrogatepass"
+    decode: ClassVar = '.decode("utf-8", "surrogatepass")'
     uuid: ClassVar = "uuid_text"
 
     def add(self, name: str, con: c.Construct) -> None:
@@ -328,17 +365,10 @@ class KafkaReaderSource(ReaderSource):
 
 
 def _uvarint(data: bytes, position: int, bits: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            break
-        shift += 7
-    if (byte == 0 and shift) or value >> bits:
+    value, end = record_functions.read_uvarint(data, position, bits)
+    if (end - position > 1 and data[end - 1] == 0) or value >> bits:
         raise ValueError
-    return value, position
+    return value, end
 
 
 def _tagged(

@@ -20,7 +20,9 @@ Reader: TypeAlias = Callable[[bytes, int], tuple[Value, int]]
 REFUSALS: Final = (struct.error, IndexError, UnicodeDecodeError)
 """What a function in `_records` gives to `refusal`."""
 
-_LAST_SHIFT: Final = 28
+ABSENT: Final = object()
+"""In place of a tagged field that is not written."""
+
 _NO_TAGGED_FIELDS: Final = b"\0"
 
 # A cluster has few topics, and their ids come again in each record.
@@ -46,7 +48,7 @@ def too_long(size: int) -> FormatError:
 
 
 def read_uvarint(data: bytes, position: int, bits: int) -> tuple[int, int]:
-    """An unsigned number of 1 to 5 bytes, and the position after it."""
+    """An unsigned number of at most so many bits, and the position after it. It may have needless bytes."""
     value = shift = 0
     while True:
         byte = data[position]
@@ -55,7 +57,7 @@ def read_uvarint(data: bytes, position: int, bits: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, position
         shift += 7
-        if shift > _LAST_SHIFT:
+        if shift >= bits:
             raise FormatError(f"a number has more than {bits} bits", position_bytes=position)
 
 

@@ -169,6 +169,10 @@ class Versioned(c.Construct):  # type: ignore[misc]
             raise c.SwitchError(f"{self.title} version {version} is not defined (known: {known})", path=path)
         return found
 
+    def whole(self, version: int) -> c.Struct:
+        """A version that is defined, with its fields."""
+        return c.Struct(self.version, *self.versions[version].subcons)
+
     def _parse(self, stream: io.BytesIO, context: c.Container, path: str) -> c.Container:
         version = int(self.version._parsereport(stream, context, path))
         parsed = self.fields(version, path)._parsereport(stream, context, path)
@@ -202,7 +206,7 @@ class Filled(Variable):
         return obj
 
 
-class UntilMark(Variable):
+class UntilMark(Filled):
     """Items up to the end of the data, or to bytes that are no item: a mark, or as much of it as is left."""
 
     def __init__(self, mark: bytes, subcon: c.Construct) -> None:
@@ -219,12 +223,6 @@ class UntilMark(Variable):
             if self.mark.startswith(found):
                 return items
             items.append(self.subcon._parsereport(stream, context, path))
-
-    def _build(self, obj: Value, stream: io.BytesIO, context: c.Container, path: str) -> Value:
-        require_list(obj, path)
-        for item in obj:
-            self.subcon._build(item, stream, context, path)
-        return obj
 
 
 class AtEnd(Variable):

@@ -6,15 +6,17 @@ What is not as the definition says is read by the definition, which raises the e
 from __future__ import annotations
 
 import io
-import struct
 import zlib
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
+import construct as c
+
 from klog.formats import binary, fixed_fields
+from klog.formats import structures as s
 from klog.formats import zookeeper_files as z
 from klog.formats.errors import CorruptRecordError
-from klog.formats.fast_readers import REFUSALS, Reader, read_all, reader
+from klog.formats.fast_readers import REFUSALS, Reader, read_all, reader, walker
 from klog.formats.packed import INT32, INT64
 from klog.formats.values import Value
 
@@ -29,6 +31,16 @@ _OPEN_ACL: Final = -1
 _PREFIX: Final = fixed_fields.run("ZooKeeperLogEntry")
 _HEAD: Final = fixed_fields.run("ZooKeeperTransactionHead")
 _DIGEST: Final = fixed_fields.run("ZooKeeperTransactionDigest")
+# The versions of a node are kept as they stand in the file.
+_walk_nodes: Final = walker(
+    s.UntilMark(
+        z.END_OF_NODES,
+        c.Struct(
+            *(field for field in z.SnapshotNode.subcons if field.name not in _STAT.names),
+            "stat" / c.Bytes(_STAT.size_bytes),
+        ),
+    )
+)
 _READERS: Final[Mapping[int, Reader]] = {
     kind: reader(definition) for kind, definition in z.RECORDS.items() if kind != z.CLOSE_SESSION
 }
@@ -103,24 +115,11 @@ def read_nodes(data: bytes, position: int, add: Callable[[str, FileNode], None])
 
     Raises `FormatError`.
     """
-    unpack, size_bytes, end_bytes = INT32.unpack_from, INT32.size, len(data)
-    try:
-        while True:
-            (path_size,) = unpack(data, position)
-            path_end = position + size_bytes + path_size
-            if data[position:path_end] == z.END_OF_NODES:
-                return position
-            (data_size,) = unpack(data, path_end)
-            begin = path_end + size_bytes
-            stat = begin + max(data_size, 0)
-            end = stat + _STAT.size_bytes
-            if path_size < 0 or data_size < -1 or end > end_bytes:
-                break
-            path = str(data[position + size_bytes : path_end], "utf-8", "surrogateescape")
-            add(path, FileNode(data[begin:stat] if data_size >= 0 else None, data[stat:end]))
-            position = end
-    except struct.error:
-        pass
+    for (path, value, stat), end in _walk_nodes(data, position):
+        add(path, FileNode(value, stat))
+        position = end
+    if data.startswith(z.END_OF_NODES, position):
+        return position
     stream = io.BytesIO(data)
     stream.seek(position)
     binary.parse_next(z.SnapshotNode, stream, z.SNAPSHOT_TITLE)

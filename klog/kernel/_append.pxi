@@ -27,7 +27,7 @@ def seek(data, int64_t offset):
             follows = <int32_t>be32(p + ENTRY_SIZE_POSITION)
             if follows < MIN_MESSAGE_SIZE:
                 break
-            last = <int64_t>be64(p)
+            last = <int64_t>be64(p + BATCH_BASE_OFFSET_POSITION)
             if <int8_t>p[MAGIC_POSITION] >= 2:
                 if buffer.size - at < BATCH_LAST_OFFSET_DELTA_POSITION + 4:
                     break

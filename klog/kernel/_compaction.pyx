@@ -6,7 +6,7 @@ block are prefetched while the rest of the block is hashed, because the table is
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
@@ -16,6 +16,9 @@ include "_columns.pxi"
 include "_records.pxi"
 include "_varint.pxi"
 include "_derived.pxi"
+include "_numbers.pxi"
+include "_derived_records.pxi"
+include "_record_writing.pxi"
 include "_siphash.pxi"
 
 IMPLEMENTATION = "cython"
@@ -273,5 +276,4 @@ cdef inline bint fits(const Buffer *buffer, int64_t start, int64_t size) noexcep
     return size <= 0 or (0 <= start <= buffer.size and size <= buffer.size - start)
 
 
-include "_record_writing.pxi"
 include "_rewrite.pxi"

@@ -17,6 +17,7 @@ include "_records.pxi"
 include "_varint.pxi"
 include "_derived.pxi"
 include "_numbers.pxi"
+include "_derived_records.pxi"
 include "_record_writing.pxi"
 
 IMPLEMENTATION = "cython"
@@ -25,7 +26,6 @@ cdef enum:
     CELL_OFFSETS = 4096
     MALFORMED = -2
     NO_ROOM = -1
-    SIZE_BYTES = 4  # of a key or a value
     MOST_ADDED = 32  # more bytes than a record's fields, without key, value and headers, take
 
 cdef str BAD_RECORDS = "records of the batch do not decode"
@@ -36,38 +36,30 @@ cdef int64_t rebase(
     uint8_t *out, int64_t room,
 ) noexcept nogil:
     """Write `count` records with shifted deltas; the bytes written, NO_ROOM or MALFORMED."""
-    cdef int32_t length, offset_delta
-    cdef int64_t timestamp_delta, number, rest, body, delta
-    cdef uint64_t zigzag_timestamp, zigzag_offset, zigzag_body
+    cdef RecordHeadFields head
+    cdef int32_t length
+    cdef int64_t number, rest, body, delta
     cdef const uint8_t *stop
     cdef uint8_t *to = out
-    cdef uint8_t attributes
     for number in range(count):
-        p = varint32(p, end, &length)
+        p = read_size_of_record(p, end, &length)
         if p == NULL or length < 1 or length > end - p:
             return MALFORMED
         stop = p + length
-        attributes = p[0]
-        p = varint64(p + 1, stop, &timestamp_delta)
+        p = read_record_head(p, stop, &head)
         if p == NULL:
             return MALFORMED
-        p = varint32(p, stop, &offset_delta)
-        if p == NULL:
-            return MALFORMED
-        delta = offset_delta + offset_shift
+        delta = head.offsetDelta + offset_shift
         if delta < 0 or delta > INT32_MAX:
             return MALFORMED
         rest = stop - p
-        zigzag_timestamp = zigzag64(wrapping_sum(timestamp_delta, timestamp_shift))
-        zigzag_offset = zigzag64(delta)
-        body = 1 + size_of_varint(zigzag_timestamp) + size_of_varint(zigzag_offset) + rest
-        zigzag_body = zigzag64(body)
-        if body + size_of_varint(zigzag_body) > room - (to - out):
+        head.timestampDelta = wrapping_sum(head.timestampDelta, timestamp_shift)
+        head.offsetDelta = <int32_t>delta
+        body = size_of_record_head(&head) + rest
+        if body > INT32_MAX or body + size_of_varint(zigzag64(body)) > room - (to - out):
             return NO_ROOM
-        to = put_varint(to, zigzag_body)
-        to[0] = attributes
-        to = put_varint(to + 1, zigzag_timestamp)
-        to = put_varint(to, zigzag_offset)
+        to = write_size_of_record(to, <int32_t>body)
+        to = write_record_head(to, &head)
         memcpy(to, p, rest)
         to += rest
         p = stop
@@ -281,48 +273,20 @@ cdef class Joiner:
 # Magic 0 and 1
 
 
-cdef inline void put16(uint8_t *p, int64_t value) noexcept nogil:
-    p[0] = <uint8_t>(value >> 8)
-    p[1] = <uint8_t>value
-
-
-cdef inline void put32(uint8_t *p, int64_t value) noexcept nogil:
-    put16(p, value >> 16)
-    put16(p + 2, value)
-
-
-cdef inline void put64(uint8_t *p, int64_t value) noexcept nogil:
-    put32(p, value >> 32)
-    put32(p + 4, value)
-
-
-cdef uint8_t *put_record(
-    uint8_t *p, const uint8_t *payload, const Records *rows, Py_ssize_t row, int64_t delta, int64_t timestamp
+cdef inline MessageDataFields message_data_of(
+    const uint8_t *payload, const Records *rows, Py_ssize_t row
 ) noexcept nogil:
-    cdef int64_t key = rows.key_size[row], value = rows.value_size[row]
-    cdef int64_t body = (
-        2
-        + size_of_varint(zigzag64(timestamp))
-        + size_of_varint(zigzag64(delta))
-        + size_of_varint(zigzag64(key))
-        + (key if key > 0 else 0)
-        + size_of_varint(zigzag64(value))
-        + (value if value > 0 else 0)
-    )
-    p = put_varint(p, zigzag64(body))
-    p[0] = 0
-    p = put_varint(p + 1, zigzag64(timestamp))
-    p = put_varint(p, zigzag64(delta))
-    p = put_sized(p, payload + rows.key_start[row], key)
-    p = put_sized(p, payload + rows.value_start[row], value)
-    p[0] = 0  # no headers
-    return p + 1
+    cdef MessageDataFields data
+    data.key = data_of(payload, rows.key_start[row], rows.key_size[row])
+    data.value = data_of(payload, rows.value_start[row], rows.value_size[row])
+    return data
 
 
 def upgrade(payload, table, records, int64_t leader_epoch):
     cdef Buffer buffer
     cdef Batches batches
     cdef Records rows
+    cdef RecordFields record
     cdef Py_ssize_t row, first = 0, last
     cdef int64_t size = 0, base, timestamp, largest, previous, batch, attributes
     cdef bint append_time
@@ -372,11 +336,9 @@ def upgrade(payload, table, records, int64_t leader_epoch):
                 previous = rows.offset[row]
                 if rows.timestamp[row] > largest and not append_time:
                     largest = rows.timestamp[row]
-                p = put_record(
-                    p, buffer.start, &rows, row, rows.offset[row] - base,
-                    <int64_t>(<uint64_t>rows.timestamp[row] - <uint64_t>timestamp),
-                )
-            put64(out, base)
+                record = record_of(buffer.start, &rows, row, base, timestamp)
+                p = write_record(write_size_of_record(p, <int32_t>size_of_record(&record)), &record)
+            put64(out + BATCH_BASE_OFFSET_POSITION, base)
             put32(out + ENTRY_SIZE_POSITION, p - out - ENTRY_PREFIX_BYTES)
             put32(out + BATCH_LEADER_EPOCH_POSITION, leader_epoch)
             out[MAGIC_POSITION] = 2
@@ -393,16 +355,6 @@ def upgrade(payload, table, records, int64_t leader_epoch):
     return written[: p - <uint8_t *>PyBytes_AS_STRING(written)]
 
 
-cdef inline uint8_t *put_spanned(uint8_t *p, const uint8_t *data, int64_t size) noexcept nogil:
-    """Four bytes of size and the data; -1 is null."""
-    put32(p, size if size >= 0 else -1)
-    p += SIZE_BYTES
-    if size > 0:
-        memcpy(p, data, size)
-        p += size
-    return p
-
-
 def downgrade(
     payload, table, records, Py_ssize_t first, Py_ssize_t last, int64_t magic, int64_t base_offset
 ):
@@ -414,6 +366,7 @@ def downgrade(
     cdef bytes written
     cdef uint8_t *out
     cdef uint8_t *p
+    cdef MessageDataFields data
     cdef Span span = Span.__new__(Span)
     open_batches(&batches, table)
     open_records(&rows, records, 0)
@@ -428,9 +381,9 @@ def downgrade(
                 &buffer, rows.value_start[row], rows.value_size[row]
             ):
                 raise UsageError(f"record {row} of the table does not lie in the payload")
-            size += (MESSAGE_V1_HEADER_BYTES if magic else MESSAGE_V0_HEADER_BYTES) + 2 * SIZE_BYTES
-            size += rows.key_size[row] if rows.key_size[row] > 0 else 0
-            size += rows.value_size[row] if rows.value_size[row] > 0 else 0
+            size += MESSAGE_V1_HEADER_BYTES if magic else MESSAGE_V0_HEADER_BYTES
+            data = message_data_of(buffer.start, &rows, row)
+            size += size_of_message_data(&data)
         written = PyBytes_FromStringAndSize(NULL, size)
         p = <uint8_t *>PyBytes_AS_STRING(written)
         for row in range(first, last):
@@ -448,14 +401,14 @@ def downgrade(
                     position_bytes=batches.position[batch],
                 )
             out = p
-            put64(out, <int64_t>(<uint64_t>rows.offset[row] - <uint64_t>base_offset))
+            put64(out + BATCH_BASE_OFFSET_POSITION, <uint64_t>rows.offset[row] - <uint64_t>base_offset)
             out[MAGIC_POSITION] = <uint8_t>magic
             out[MESSAGE_ATTRIBUTES_POSITION] = <uint8_t>(append_time if magic else 0)
             if magic:
                 put64(out + MESSAGE_TIMESTAMP_POSITION, timestamp)
             p = out + (MESSAGE_V1_HEADER_BYTES if magic else MESSAGE_V0_HEADER_BYTES)
-            p = put_spanned(p, buffer.start + rows.key_start[row], rows.key_size[row])
-            p = put_spanned(p, buffer.start + rows.value_start[row], rows.value_size[row])
+            data = message_data_of(buffer.start, &rows, row)
+            p = write_message_data(p, &data)
             put32(out + ENTRY_SIZE_POSITION, p - out - ENTRY_PREFIX_BYTES)
             span.point(out + MESSAGE_CRC_FROM, p - out - MESSAGE_CRC_FROM)
             put32(out + MESSAGE_CRC_POSITION, crc32(span))

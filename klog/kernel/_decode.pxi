@@ -149,7 +149,7 @@ def headers(payload, int64_t start, int64_t count):
     cdef Buffer buffer
     cdef const uint8_t *p
     cdef const uint8_t *stop
-    cdef int32_t size
+    cdef RecordHeaderFields header
     cdef list found = []
     cdef bytes key
     open_buffer(&buffer, payload)
@@ -158,18 +158,16 @@ def headers(payload, int64_t start, int64_t count):
         p = buffer.start + start if 0 <= start <= buffer.size else stop
         while count > 0:
             count -= 1
-            p = varint32(p, stop, &size)
-            if p == NULL or size < 0 or size > stop - p:
+            p = read_record_header(p, stop, &header)
+            if p == NULL:
                 raise CorruptRecordError("headers do not fit the payload")
-            key = PyBytes_FromStringAndSize(<const char *>p, size)
-            p = varint32(p + size, stop, &size)
-            if p == NULL or size > stop - p:
-                raise CorruptRecordError("headers do not fit the payload")
-            if size < 0:
+            key = PyBytes_FromStringAndSize(<const char *>header.key.start, header.key.size)
+            if header.value.size < 0:
                 found.append((key, None))
-                continue
-            found.append((key, PyBytes_FromStringAndSize(<const char *>p, size)))
-            p += size
+            else:
+                found.append(
+                    (key, PyBytes_FromStringAndSize(<const char *>header.value.start, header.value.size))
+                )
     finally:
         PyBuffer_Release(&buffer.view)
     return found
@@ -188,38 +186,21 @@ cdef inline bint decode_record(
     Py_ssize_t n,
 ) noexcept nogil:
     """Write row `n` from the record body between `p` and `stop`; False if its fields do not fill it exactly."""
-    cdef int64_t timestamp_delta
-    cdef int32_t offset_delta, key_size, value_size, header_count
-    cdef const uint8_t *key
-    cdef const uint8_t *value
-    if p == stop:
-        return False
-    p = varint64(p + 1, stop, &timestamp_delta)
+    cdef RecordFields record
+    p = read_record(p, stop, &record)
     if p == NULL:
         return False
-    p = varint32(p, stop, &offset_delta)
-    if p == NULL:
-        return False
-    key = varint32(p, stop, &key_size)
-    if key == NULL or key_size > stop - key:
-        return False
-    value = varint32(key + (key_size if key_size > 0 else 0), stop, &value_size)
-    if value == NULL or value_size > stop - value:
-        return False
-    p = varint32(value + (value_size if value_size > 0 else 0), stop, &header_count)
-    if p == NULL:
-        return False
-    if header_count != 0 or p != stop:
-        if not headers_fit(p, stop, header_count):
+    if record.headers != 0 or p != stop:
+        if not headers_fit(p, stop, record.headers):
             return False
-    out.offset[n] = wrapping_sum(base_offset, offset_delta)
-    out.timestamp[n] = wrapping_sum(base_timestamp, timestamp_delta)
-    out.key_start[n] = key - data
-    out.key_size[n] = key_size if key_size > -1 else -1
-    out.value_start[n] = value - data
-    out.value_size[n] = value_size if value_size > -1 else -1
+    out.offset[n] = wrapping_sum(base_offset, record.offsetDelta)
+    out.timestamp[n] = wrapping_sum(base_timestamp, record.timestampDelta)
+    out.key_start[n] = record.key.start - data
+    out.key_size[n] = record.key.size if record.key.size > -1 else -1
+    out.value_start[n] = record.value.start - data
+    out.value_size[n] = record.value.size if record.value.size > -1 else -1
     out.headers_start[n] = p - data
-    out.header_count[n] = header_count
+    out.header_count[n] = record.headers
     return True
 
 
@@ -246,7 +227,7 @@ cdef void decode_v2(
         failure.fault = NEGATIVE_COUNT
         return
     while number < count:
-        body = varint32(p, stop, &length)
+        body = read_size_of_record(p, stop, &length)
         if body == NULL:
             failure.fault = BATCH_ENDS
             break
@@ -258,7 +239,7 @@ cdef void decode_v2(
         if not decode_record(data, body, body + length, base_offset, base_timestamp, &out, n):
             failure.fault = BAD_FIELDS
             break
-        out.record_size[n] = varint_size(length) + length
+        out.record_size[n] = size_of_varint(zigzag64(length)) + length
         p = body + length
         n += 1
         number += 1

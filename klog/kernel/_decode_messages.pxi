@@ -12,21 +12,15 @@ cdef bint read_fields(
     const uint8_t *data, int64_t at, int64_t end, int64_t magic, Fields *fields
 ) noexcept nogil:
     """False if key and value do not fit the message, which takes the bytes from `at` to `end`."""
-    cdef int64_t cursor = at + (MESSAGE_V0_HEADER_BYTES if magic == 0 else MESSAGE_V1_HEADER_BYTES)
-    if cursor + 4 > end:
+    cdef MessageDataFields found
+    cdef const uint8_t *p = data + at + (MESSAGE_V0_HEADER_BYTES if magic == 0 else MESSAGE_V1_HEADER_BYTES)
+    if read_message_data(p, data + end, &found) == NULL:
         return False
-    fields.key_size = <int32_t>be32(data + cursor)
-    fields.key_start = cursor + 4
-    if fields.key_size < 0:
-        fields.key_size = -1
-    cursor = fields.key_start + (fields.key_size if fields.key_size > 0 else 0)
-    if cursor + 4 > end:
-        return False
-    fields.value_size = <int32_t>be32(data + cursor)
-    fields.value_start = cursor + 4
-    if fields.value_size < 0:
-        fields.value_size = -1
-    return fields.value_start <= end and fields.value_size <= end - fields.value_start
+    fields.key_size = found.key.size if found.key.size > -1 else -1
+    fields.key_start = found.key.start - data
+    fields.value_size = found.value.size if found.value.size > -1 else -1
+    fields.value_start = found.value.start - data
+    return True
 
 
 cdef bint decode_message(
@@ -91,7 +85,7 @@ cdef FoundMessages find_messages(const Buffer *buffer) noexcept nogil:
             break
         if buffer.size - found.stop < follows + ENTRY_PREFIX_BYTES:
             break
-        found.last_offset = <int64_t>be64(buffer.start + found.stop)
+        found.last_offset = <int64_t>be64(buffer.start + found.stop + BATCH_BASE_OFFSET_POSITION)
         found.messages += 1
         found.stop += follows + ENTRY_PREFIX_BYTES
     return found
@@ -158,7 +152,7 @@ cdef int append_inner(
             timestamp = batches.max_timestamp[row]
         elif magic != 0:
             timestamp = <int64_t>be64(p + MESSAGE_TIMESTAMP_POSITION)
-        offset = wrapping_sum(<int64_t>be64(p), shift)
+        offset = wrapping_sum(<int64_t>be64(p + BATCH_BASE_OFFSET_POSITION), shift)
         if not decode_message(buffer, at, end, magic, row, offset, timestamp, out, failure):
             return 0
         at = end

@@ -5,7 +5,7 @@ Spans are checked before anything is written, so a call that raises leaves the c
 """
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from klog.formats.errors import CorruptRecordError, UsageError
@@ -15,6 +15,8 @@ IMPLEMENTATION = "cython"
 include "_columns.pxi"
 include "_varint.pxi"
 include "_derived.pxi"
+include "_numbers.pxi"
+include "_derived_records.pxi"
 
 
 cdef int check_rows(Py_ssize_t first, Py_ssize_t last, Py_ssize_t rows) except -1:
@@ -127,24 +129,6 @@ cdef struct HeaderSizes:
     int64_t value_bytes
 
 
-cdef const uint8_t *next_header(
-    const uint8_t *p,
-    const uint8_t *stop,
-    const uint8_t **key,
-    int32_t *key_size,
-    const uint8_t **value,
-    int32_t *value_size,
-) noexcept nogil:
-    """The header at `p` and the position after it; NULL if it does not end before `stop`."""
-    key[0] = varint32(p, stop, key_size)
-    if key[0] == NULL or key_size[0] < 0 or key_size[0] > stop - key[0]:
-        return NULL
-    value[0] = varint32(key[0] + key_size[0], stop, value_size)
-    if value[0] == NULL or value_size[0] > stop - value[0]:
-        return NULL
-    return value[0] + (value_size[0] if value_size[0] > 0 else 0)
-
-
 cdef int measure_headers(
     const Buffer *buffer,
     const int64_t *starts,
@@ -155,9 +139,7 @@ cdef int measure_headers(
 ) except -1:
     cdef const uint8_t *p
     cdef const uint8_t *stop = buffer.start + buffer.size
-    cdef const uint8_t *key
-    cdef const uint8_t *value
-    cdef int32_t key_size, value_size
+    cdef RecordHeaderFields header
     cdef int64_t left
     cdef Py_ssize_t i
     sizes.headers = sizes.key_bytes = sizes.value_bytes = 0
@@ -166,12 +148,12 @@ cdef int measure_headers(
         p = buffer.start + starts[i] if 0 <= starts[i] <= buffer.size else stop
         while left > 0:
             left -= 1
-            p = next_header(p, stop, &key, &key_size, &value, &value_size)
+            p = read_record_header(p, stop, &header)
             if p == NULL:
                 raise CorruptRecordError("headers do not fit the payload")
             sizes.headers += 1
-            sizes.key_bytes += key_size
-            sizes.value_bytes += value_size if value_size > 0 else 0
+            sizes.key_bytes += header.key.size
+            sizes.value_bytes += bytes_of(&header.value)
             if sizes.key_bytes + sizes.value_bytes > INT32_MAX or sizes.headers > INT32_MAX:
                 refuse_size()
     return 0
@@ -187,9 +169,7 @@ def gather_headers(
     cdef const int64_t *start = longs(starts)
     cdef const int64_t *count = longs(counts)
     cdef const uint8_t *p
-    cdef const uint8_t *key
-    cdef const uint8_t *value
-    cdef int32_t key_size, value_size
+    cdef RecordHeaderFields header
     cdef int64_t left
     cdef Py_ssize_t i, at = len(ends)
     check_rows(first, last, min(len(starts), len(counts)))
@@ -206,9 +186,9 @@ def gather_headers(
             p = buffer.start + start[i]
             while left > 0:
                 left -= 1
-                p = next_header(p, buffer.start + buffer.size, &key, &key_size, &value, &value_size)
-                put_span(&keys, key, key_size)
-                put_span(&values, value, value_size)
+                p = read_record_header(p, buffer.start + buffer.size, &header)
+                put_span(&keys, header.key.start, header.key.size)
+                put_span(&values, header.value.start, header.value.size)
             ends.data.as_ints[at] = <int32_t>keys.rows
             at += 1
     finally:

@@ -139,14 +139,15 @@ cdef int put_json_bytes(Out *o, const uint8_t *p, long long size, Mode mode) exc
 
 
 cdef int put_json_headers(Out *o, const Payload *p, Py_ssize_t at, long long count, Mode mode) except -1:
-    cdef HeaderSpan header
+    cdef const uint8_t *next = p.data + at
+    cdef RecordHeaderFields header
     cdef long long number
     for number in range(count):
-        at = next_header(p, at, &header)
+        next = next_header(p, next, &header)
         put(o, ",[" if number else "[")
-        put_json_bytes(o, p.data + header.key, header.key_size, mode)
+        put_json_bytes(o, header.key.start, header.key.size, mode)
         put(o, ",")
-        put_json_bytes(o, p.data + header.value, header.value_size, mode)
+        put_json_bytes(o, header.value.start, header.value.size, mode)
         put(o, "]")
     return 0
 
@@ -168,13 +169,13 @@ cdef const char *control_name(long long kind) noexcept:
 
 
 cdef void put_json_control(Out *o, const Records *r, Py_ssize_t row, const Payload *p) noexcept:
-    cdef long long kind = -1
-    if r.key_size[row] >= CONTROL_KEY_BYTES:
-        kind = int16_at(p.data + r.key_start[row] + CONTROL_TYPE_POSITION)
+    cdef ControlKeyFields key
+    cdef EndTxnMarkerFields found
+    cdef long long kind = -1 if control_key(r, row, p, &key) == NULL else key.type
     put(o, control_name(kind))
     put(o, ',"coordinatorEpoch":')
-    if 0 <= kind <= 1 and r.value_size[row] >= CONTROL_MARKER_BYTES:
-        put_int(o, int32_at(p.data + r.value_start[row] + CONTROL_EPOCH_POSITION))
+    if 0 <= kind <= 1 and marker(r, row, p, &found) != NULL:
+        put_int(o, found.coordinatorEpoch)
     else:
         put(o, "null")
 

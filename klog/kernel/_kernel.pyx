@@ -19,21 +19,11 @@ include "_records.pxi"
 include "_varint.pxi"
 include "_derived.pxi"
 include "_numbers.pxi"
+include "_derived_records.pxi"
 include "_record_checks.pxi"
 
 cdef enum:
     SMALLEST_RECORD = 7  # seven fields of a byte each
-
-
-cdef inline int64_t varint_size(uint32_t length) noexcept nogil:
-    """Bytes that a length of 0 or more takes as a zig-zag varint."""
-    if length < 1 << 6:
-        return 1
-    if length < 1 << 13:
-        return 2
-    if length < 1 << 20:
-        return 3
-    return 4 if length < 1 << 27 else 5
 
 
 # Batches
@@ -116,8 +106,8 @@ def scan(data, int64_t origin, bint final, table):
 
 cdef inline void put_v2(Batches *batches, Py_ssize_t row, const uint8_t *p) noexcept nogil:
     """`p` points at a whole header."""
-    batches.base_offset[row] = <int64_t>be64(p)
-    batches.last_offset[row] = wrapping_sum(<int64_t>be64(p), <int32_t>be32(p + BATCH_LAST_OFFSET_DELTA_POSITION))
+    batches.base_offset[row] = <int64_t>be64(p + BATCH_BASE_OFFSET_POSITION)
+    batches.last_offset[row] = wrapping_sum(<int64_t>be64(p + BATCH_BASE_OFFSET_POSITION), <int32_t>be32(p + BATCH_LAST_OFFSET_DELTA_POSITION))
     batches.crc[row] = be32(p + BATCH_CRC_POSITION)
     batches.attributes[row] = <int16_t>be16(p + BATCH_ATTRIBUTES_POSITION)
     batches.count[row] = <int32_t>be32(p + BATCH_COUNT_POSITION)
@@ -134,7 +124,7 @@ cdef inline void put_legacy(Batches *batches, Py_ssize_t row, const uint8_t *p) 
     cdef int64_t timestamp = -1
     if batches.magic[row] != 0:
         timestamp = <int64_t>be64(p + MESSAGE_TIMESTAMP_POSITION)
-    batches.last_offset[row] = <int64_t>be64(p)
+    batches.last_offset[row] = <int64_t>be64(p + BATCH_BASE_OFFSET_POSITION)
     batches.base_offset[row] = -1 if p[MESSAGE_ATTRIBUTES_POSITION] & CODEC_MASK else batches.last_offset[row]
     batches.crc[row] = be32(p + MESSAGE_CRC_POSITION)
     batches.attributes[row] = p[MESSAGE_ATTRIBUTES_POSITION]

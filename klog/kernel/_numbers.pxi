@@ -1,4 +1,10 @@
-# Big-endian numbers, sums that wrap and 64-bit varints, as the compiled modules read them.
+# Big-endian numbers, and sums that wrap.
+
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+
+
+cdef inline uint8_t be8(const uint8_t *p) noexcept nogil:
+    return p[0]
 
 
 cdef inline uint16_t be16(const uint8_t *p) noexcept nogil:
@@ -13,24 +19,26 @@ cdef inline uint64_t be64(const uint8_t *p) noexcept nogil:
     return (<uint64_t>be32(p) << 32) | be32(p + 4)
 
 
+cdef inline void put8(uint8_t *p, uint8_t value) noexcept nogil:
+    p[0] = value
+
+
+cdef inline void put16(uint8_t *p, uint16_t value) noexcept nogil:
+    p[0] = <uint8_t>(value >> 8)
+    p[1] = <uint8_t>value
+
+
+cdef inline void put32(uint8_t *p, uint32_t value) noexcept nogil:
+    p[0] = <uint8_t>(value >> 24)
+    p[1] = <uint8_t>(value >> 16)
+    p[2] = <uint8_t>(value >> 8)
+    p[3] = <uint8_t>value
+
+
+cdef inline void put64(uint8_t *p, uint64_t value) noexcept nogil:
+    put32(p, <uint32_t>(value >> 32))
+    put32(p + 4, <uint32_t>value)
+
+
 cdef inline int64_t wrapping_sum(int64_t a, int64_t b) noexcept nogil:
     return <int64_t>(<uint64_t>a + <uint64_t>b)
-
-
-cdef inline const uint8_t *varint64(const uint8_t *p, const uint8_t *stop, int64_t *out) noexcept nogil:
-    """Zig-zag varint of at most 10 bytes; NULL if it does not end before `stop`."""
-    cdef uint64_t value = 0
-    cdef uint8_t byte
-    cdef int shift = 0
-    if p < stop and p[0] < 0x80:
-        out[0] = <int64_t>(p[0] >> 1) ^ -<int64_t>(p[0] & 1)
-        return p + 1
-    while p < stop and shift < 70:
-        byte = p[0]
-        p += 1
-        value |= <uint64_t>(byte & 0x7F) << shift
-        if byte < 0x80:
-            out[0] = <int64_t>((value >> 1) ^ (0 - (value & 1)))
-            return p
-        shift += 7
-    return NULL

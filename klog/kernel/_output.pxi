@@ -211,18 +211,3 @@ cdef const long long *column(object values, Py_ssize_t rows) except? NULL:
     if numbers.typecode != "q" or len(numbers) < rows:
         raise ValueError(f"a column of {rows} int64 numbers is needed, not {len(numbers)} of {numbers.typecode}")
     return numbers.data.as_longlongs
-
-
-cdef Py_ssize_t varint(const uint8_t *p, Py_ssize_t at, Py_ssize_t end, long long *value) noexcept:
-    """Zig-zag varint of 32 bits at `at`; returns the position after it, -1 if it does not end before `end`."""
-    cdef uint64_t bits = 0
-    cdef int shift = 0
-    while at < end and shift < 35:
-        bits |= <uint64_t>(p[at] & 0x7F) << shift
-        at += 1
-        if p[at - 1] < 0x80:
-            bits &= 0xFFFFFFFFULL
-            value[0] = <long long>(bits >> 1) ^ -<long long>(bits & 1)
-            return at
-        shift += 7
-    return -1

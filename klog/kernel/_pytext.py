@@ -112,10 +112,10 @@ def header_spans(view: memoryview, at: int, count: int) -> list[tuple[int, int, 
     for _ in range(count):
         key_size, key_start = varint(view, at)
         if key_start < 0 or key_size < 0 or key_size > len(view) - key_start:
-            raise FormatError("a header's key lies outside of its payload")
+            raise FormatError("a header lies outside of its payload")
         value_size, value_start = varint(view, key_start + key_size)
         if value_start < 0 or value_size > len(view) - value_start:
-            raise FormatError("a header's value lies outside of its payload")
+            raise FormatError("a header lies outside of its payload")
         spans.append((key_start, key_size, value_start, value_size))
         at = value_start + max(value_size, 0)
     return spans

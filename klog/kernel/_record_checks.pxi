@@ -3,19 +3,14 @@
 
 cdef bint headers_fit(const uint8_t *p, const uint8_t *stop, int32_t count) noexcept nogil:
     """Whether `count` headers fill exactly the bytes up to `stop`."""
-    cdef int32_t size
+    cdef RecordHeaderFields header
     if count < 0 or count > stop - p:
         return False
     while count > 0:
         count -= 1
-        p = varint32(p, stop, &size)
-        if p == NULL or size < 0 or size > stop - p:
+        p = read_record_header(p, stop, &header)
+        if p == NULL:
             return False
-        p = varint32(p + size, stop, &size)
-        if p == NULL or size > stop - p:
-            return False
-        if size > 0:
-            p += size
     return p == stop
 
 
@@ -33,47 +28,35 @@ cdef CheckedRecords look_through(
     """Checks that the bytes from `p` to `stop` are exactly `count` records."""
     cdef CheckedRecords found
     cdef const uint8_t *body
-    cdef int64_t number = 0, timestamp, delta
-    cdef int32_t length, offset_delta, key_size, value_size, header_count
+    cdef RecordFields record
+    cdef int64_t number = 0, timestamp
+    cdef int32_t length
     found.valid = False
     found.in_order = True
     found.keyless = False
     found.smallest = -1
     found.largest = -1
     while number < count:
-        body = varint32(p, stop, &length)
+        body = read_size_of_record(p, stop, &length)
         if body == NULL or length < 1 or length > stop - body:
             return found
-        p = body + 1
+        p = body
         body = body + length
-        p = varint64(p, body, &delta)
+        p = read_record(p, body, &record)
         if p == NULL:
             return found
-        p = varint32(p, body, &offset_delta)
-        if p == NULL:
-            return found
-        p = varint32(p, body, &key_size)
-        if p == NULL or key_size > body - p:
-            return found
-        if key_size < 0:
+        if record.key.size < 0:
             found.keyless = True
-            key_size = 0
-        p = varint32(p + key_size, body, &value_size)
-        if p == NULL or value_size > body - p:
-            return found
-        p = varint32(p + (value_size if value_size > 0 else 0), body, &header_count)
-        if p == NULL:
-            return found
-        if header_count != 0 or p != body:
-            if not headers_fit(p, body, header_count):
+        if record.headers != 0 or p != body:
+            if not headers_fit(p, body, record.headers):
                 return found
-        timestamp = wrapping_sum(base_timestamp, delta)
+        timestamp = wrapping_sum(base_timestamp, record.timestampDelta)
         if timestamp != -1:
             if found.smallest == -1 or timestamp < found.smallest:
                 found.smallest = timestamp
             if timestamp > found.largest:
                 found.largest = timestamp
-        if offset_delta != number:
+        if record.offsetDelta != number:
             found.in_order = False
         p = body
         number += 1

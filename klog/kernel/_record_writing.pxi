@@ -1,45 +1,33 @@
-# Writes the parts of magic 2 records, for the compiled modules that rebuild batches.
+# The rows of a RecordTable as what is written, for the compiled modules that rebuild batches.
 
 
-cdef inline uint8_t *put_varint(uint8_t *p, uint64_t zigzag) noexcept nogil:
-    while zigzag > 0x7F:
-        p[0] = <uint8_t>(zigzag & 0x7F | 0x80)
-        p += 1
-        zigzag >>= 7
-    p[0] = <uint8_t>zigzag
-    return p + 1
+cdef inline Data data_of(const uint8_t *payload, int64_t start, int64_t size) noexcept nogil:
+    cdef Data data
+    data.start = payload + start
+    data.size = <int32_t>size
+    return data
 
 
-cdef inline uint64_t zigzag64(int64_t value) noexcept nogil:
-    return (<uint64_t>value << 1) ^ <uint64_t>(value >> 63)
-
-
-cdef inline int64_t size_of_varint(uint64_t zigzag) noexcept nogil:
-    cdef int64_t size = 1
-    while zigzag > 0x7F:
-        size += 1
-        zigzag >>= 7
-    return size
-
-
-cdef inline uint8_t *put_sized(uint8_t *p, const uint8_t *data, int64_t size) noexcept nogil:
-    p = put_varint(p, zigzag64(size))
-    if size > 0:
-        memcpy(p, data, size)
-        p += size
-    return p
+cdef inline RecordFields record_of(
+    const uint8_t *payload, const Records *rows, Py_ssize_t row, int64_t base_offset, int64_t base_timestamp
+) noexcept nogil:
+    """A record without headers, of a batch that begins with these."""
+    cdef RecordFields record
+    record.attributes = 0
+    record.timestampDelta = <int64_t>(<uint64_t>rows.timestamp[row] - <uint64_t>base_timestamp)
+    record.offsetDelta = <int32_t>(rows.offset[row] - base_offset)
+    record.key = data_of(payload, rows.key_start[row], rows.key_size[row])
+    record.value = data_of(payload, rows.value_start[row], rows.value_size[row])
+    record.headers = 0
+    return record
 
 
 cdef const uint8_t *after_headers(const uint8_t *p, const uint8_t *end, int64_t count) noexcept nogil:
     """The end of `count` headers; NULL if they do not end before `end`."""
-    cdef int32_t size
+    cdef RecordHeaderFields header
     cdef int64_t i
-    for i in range(2 * count):
-        p = varint32(p, end, &size)
+    for i in range(count):
+        p = read_record_header(p, end, &header)
         if p == NULL:
             return NULL
-        if size > 0:
-            if size > end - p:
-                return NULL
-            p += size
     return p

@@ -6,7 +6,8 @@ def rewrite(payload, records, Py_ssize_t first, Py_ssize_t last, keep, int64_t b
     cdef Records rows
     cdef array.array flags = keep
     cdef Py_ssize_t row, count = 0
-    cdef int64_t size = 0, base = 0, largest = -1, previous = -1, body, headers_bytes, delta
+    cdef int64_t size = 0, base = 0, largest = -1, previous = -1, body, headers_bytes
+    cdef RecordFields record
     cdef const uint8_t *headers_end
     cdef const uint8_t *end
     cdef uint8_t *out
@@ -50,27 +51,13 @@ def rewrite(payload, records, Py_ssize_t first, Py_ssize_t last, keep, int64_t b
             if headers_end == NULL:
                 raise UsageError(f"headers of record {row} do not lie in the payload")
             headers_bytes = headers_end - buffer.start - rows.headers_start[row]
-            delta = <int64_t>(<uint64_t>rows.timestamp[row] - <uint64_t>base)
-            body = (
-                1
-                + size_of_varint(zigzag64(delta))
-                + size_of_varint(zigzag64(rows.offset[row] - base_offset))
-                + size_of_varint(zigzag64(rows.key_size[row]))
-                + (rows.key_size[row] if rows.key_size[row] > 0 else 0)
-                + size_of_varint(zigzag64(rows.value_size[row]))
-                + (rows.value_size[row] if rows.value_size[row] > 0 else 0)
-                + size_of_varint(zigzag64(rows.header_count[row]))
-                + headers_bytes
-            )
+            record = record_of(buffer.start, &rows, row, base_offset, base)
+            record.headers = <int32_t>rows.header_count[row]
+            body = size_of_record(&record) + headers_bytes
             if body > rows.record_size[row] + MOST_ADDED - 10:
                 raise UsageError(f"record {row} is larger than the table says")
-            p = put_varint(p, zigzag64(body))
-            p[0] = 0
-            p = put_varint(p + 1, zigzag64(delta))
-            p = put_varint(p, zigzag64(rows.offset[row] - base_offset))
-            p = put_sized(p, buffer.start + rows.key_start[row], rows.key_size[row])
-            p = put_sized(p, buffer.start + rows.value_start[row], rows.value_size[row])
-            p = put_varint(p, zigzag64(rows.header_count[row]))
+            p = write_size_of_record(p, <int32_t>body)
+            p = write_record(p, &record)
             memcpy(p, buffer.start + rows.headers_start[row], headers_bytes)
             p += headers_bytes
             count += 1

@@ -1,6 +1,9 @@
 # Shared by the text kernels: the columns of the tables as pointers, and the fields that both kinds of text show.
 
 include "_derived.pxi"
+include "_numbers.pxi"
+include "_varint.pxi"
+include "_derived_records.pxi"
 
 cdef struct Batches:
     Py_ssize_t rows
@@ -164,27 +167,25 @@ cdef inline int32_t record_sequence(const Batches *b, Py_ssize_t row, long long 
     )
 
 
-cdef inline long long int16_at(const uint8_t *p) noexcept:
-    return <long long><signed char>p[0] * 256 + p[1]
-
-
-cdef inline int32_t int32_at(const uint8_t *p) noexcept:
-    return <int32_t>(<uint32_t>p[0] << 24 | <uint32_t>p[1] << 16 | <uint32_t>p[2] << 8 | p[3])
-
-
-cdef struct HeaderSpan:
-    Py_ssize_t key
-    long long key_size
-    Py_ssize_t value
-    long long value_size  # -1 or less: null
-
-
-cdef Py_ssize_t next_header(const Payload *p, Py_ssize_t at, HeaderSpan *found) except -1:
+cdef const uint8_t *next_header(const Payload *p, const uint8_t *at, RecordHeaderFields *header) except NULL:
     """Read the header at `at`; returns the position after it. Raises `FormatError`."""
-    found.key = varint(p.data, at, p.size, &found.key_size)
-    if found.key < 0 or found.key_size < 0 or found.key_size > p.size - found.key:
-        raise FormatError("a header's key lies outside of its payload")
-    found.value = varint(p.data, found.key + found.key_size, p.size, &found.value_size)
-    if found.value < 0 or found.value_size > p.size - found.value:
-        raise FormatError("a header's value lies outside of its payload")
-    return found.value + (found.value_size if found.value_size > 0 else 0)
+    at = read_record_header(at, p.data + p.size, header)
+    if at == NULL:
+        raise FormatError("a header lies outside of its payload")
+    return at
+
+
+cdef inline const uint8_t *control_key(
+    const Records *r, Py_ssize_t row, const Payload *p, ControlKeyFields *key
+) noexcept:
+    """Reads the key of a control record; NULL if it is too short."""
+    cdef const uint8_t *start = p.data + r.key_start[row]
+    return read_control_key(start, start + r.key_size[row], key)
+
+
+cdef inline const uint8_t *marker(
+    const Records *r, Py_ssize_t row, const Payload *p, EndTxnMarkerFields *found
+) noexcept:
+    """Reads the value of a control record as a marker; NULL if it is too short."""
+    cdef const uint8_t *start = p.data + r.value_start[row]
+    return read_end_txn_marker(start, start + r.value_size[row], found)

@@ -56,15 +56,16 @@ cdef int put_kafka_batch(Out *o, const Batches *b, Py_ssize_t row) except -1:
 
 cdef int put_kafka_headers(Out *o, const Payload *p, Py_ssize_t at, long long count) except -1:
     """The keys of the headers, as Scala shows a list of them."""
-    cdef HeaderSpan header
+    cdef const uint8_t *next = p.data + at
+    cdef RecordHeaderFields header
     cdef long long number
     put(o, " headerKeys: [")
     for number in range(count):
-        at = next_header(p, at, &header)
+        next = next_header(p, next, &header)
         if number:
             reserve(o, 8)
             put(o, ",")
-        put_java_text(o, p.data + header.key, header.key_size)
+        put_java_text(o, header.key.start, header.key.size)
     reserve(o, 256)
     put(o, "]")
     return 0
@@ -72,28 +73,33 @@ cdef int put_kafka_headers(Out *o, const Payload *p, Py_ssize_t at, long long co
 
 cdef bint plain_control(const Records *r, Py_ssize_t row, const Payload *p) noexcept:
     """Whether this control record is shown by `put_kafka_control`: else its bytes are wrong or need schemas."""
-    cdef long long kind
-    if r.key_size[row] < CONTROL_KEY_BYTES or int16_at(p.data + r.key_start[row]) < 0:
+    cdef ControlKeyFields key
+    cdef EndTxnMarkerFields found
+    if control_key(r, row, p, &key) == NULL or key.version < 0:
         return False
-    kind = int16_at(p.data + r.key_start[row] + CONTROL_TYPE_POSITION)
-    if kind == 0 or kind == 1:
-        return r.value_size[row] >= CONTROL_MARKER_BYTES and int16_at(p.data + r.value_start[row]) >= 0
-    return not 3 <= kind <= 6
+    if key.type == CONTROL_ABORT or key.type == CONTROL_COMMIT:
+        return marker(r, row, p, &found) != NULL and found.version >= 0
+    return not 3 <= key.type <= 6
 
 
 cdef void put_kafka_control(Out *o, const Records *r, Py_ssize_t row, const Payload *p) noexcept:
-    cdef long long kind = int16_at(p.data + r.key_start[row] + CONTROL_TYPE_POSITION)
-    if kind == 0 or kind == 1:
-        put(o, " endTxnMarker: ABORT" if kind == 0 else " endTxnMarker: COMMIT")
-        put_field(o, " coordinatorEpoch: ", int32_at(p.data + r.value_start[row] + CONTROL_EPOCH_POSITION))
+    cdef ControlKeyFields key
+    cdef EndTxnMarkerFields found
+    control_key(r, row, p, &key)
+    if key.type == CONTROL_ABORT or key.type == CONTROL_COMMIT:
+        marker(r, row, p, &found)
+        put(o, " endTxnMarker: ABORT" if key.type == CONTROL_ABORT else " endTxnMarker: COMMIT")
+        put_field(o, " coordinatorEpoch: ", found.coordinatorEpoch)
     else:
-        put_field(o, " controlType: LEADER_CHANGE(" if kind == 2 else " controlType: UNKNOWN(", kind)
+        put_field(o, " controlType: LEADER_CHANGE(" if key.type == 2 else " controlType: UNKNOWN(", key.type)
         put(o, ")")
 
 
 cdef inline long long shown_size(long long magic, long long start, long long size, const Payload *p) noexcept:
     """For messages of magic 0 and 1 the stored size field, even if it is not plausible."""
-    return int32_at(p.data + start - 4) if magic < 2 and 4 <= start <= p.size else size
+    if magic < 2 and MESSAGE_LENGTH_BYTES <= start <= p.size:
+        return <int32_t>be32(p.data + start - MESSAGE_LENGTH_BYTES)
+    return size
 
 
 cdef int put_kafka_record(

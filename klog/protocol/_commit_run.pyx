@@ -45,26 +45,6 @@ cdef struct Span:
     Py_ssize_t size
 
 
-cdef inline int varint_bytes(uint32_t value) noexcept nogil:
-    """How many bytes the zig-zag varint of a number that is not negative takes."""
-    cdef uint64_t left = <uint64_t>value << 1
-    cdef int count = 1
-    while left >= 0x80:
-        left >>= 7
-        count += 1
-    return count
-
-
-cdef inline uint8_t *put_varint(uint8_t *p, uint32_t value) noexcept nogil:
-    cdef uint64_t left = <uint64_t>value << 1
-    while left >= 0x80:
-        p[0] = <uint8_t>(left | 0x80)
-        p += 1
-        left >>= 7
-    p[0] = <uint8_t>left
-    return p + 1
-
-
 cdef inline bint is_ascii(const uint8_t *p, Py_ssize_t size) noexcept nogil:
     cdef Py_ssize_t at
     cdef uint8_t seen = 0
@@ -171,7 +151,7 @@ cdef class CommitRun(FrameRun):
             or memcmp(data + sender.position, data + self.sender.position, sender.size) != 0
         ):
             return False
-        if not self.take_topics(data, p, stop, version, frame, <int>group.size):
+        if not self.take_topics(data, p, stop, version, frame, group):
             return False
         frame.end = self.end = stop - data
         self.version = version
@@ -191,7 +171,7 @@ cdef class CommitRun(FrameRun):
         const uint8_t *stop,
         int version,
         Frame *frame,
-        int group_size,
+        Span group,
     ) noexcept:
         """Read the topics of a frame, which end the frame; whether they are usual ones."""
         cdef Commit *first = &self.commits[self.records]
@@ -202,6 +182,9 @@ cdef class CommitRun(FrameRun):
         cdef int topics, partitions, topic, number, room
         cdef int largest = self.largest_metadata_bytes
         cdef int tags = 1 if flexible else 0
+        cdef CommitKeyFields key
+        cdef CommitValueFields value
+        cdef RecordFields record
         cdef int body
         frame.commits = 0
         frame.batch_bytes = BATCH_HEADER_BYTES
@@ -259,8 +242,11 @@ cdef class CommitRun(FrameRun):
                         return False
                 if size > largest:
                     largest = <int>size
-                body = record_bytes(frame.commits, group_size, commit)
-                frame.batch_bytes += varint_bytes(body) + body
+                key = key_of(data, commit, group)
+                value = value_of(data, commit, 0)
+                record = record_of(frame.commits, &key, &value)
+                body = <int>size_of_record(&record)
+                frame.batch_bytes += <int>size_of_varint(zigzag64(body)) + body
                 frame.commits += 1
             if flexible:
                 if p >= stop or p[0] != 0:
@@ -367,10 +353,11 @@ cdef class CommitRun(FrameRun):
     cdef void put_batch(
         self, uint8_t *p, const Frame *frame, const Commit *commit, const uint8_t *source, int64_t now_ms
     ) noexcept:
-        cdef const uint8_t *group = source + self.group_name.position
-        cdef int group_size = <int>self.group_name.size
+        cdef CommitKeyFields key
+        cdef CommitValueFields value
+        cdef RecordFields record
         cdef int number
-        put64(p, 0)
+        put64(p + BATCH_BASE_OFFSET_POSITION, 0)
         put32(p + ENTRY_SIZE_POSITION, frame.batch_bytes - ENTRY_PREFIX_BYTES)
         put32(p + BATCH_LEADER_EPOCH_POSITION, <uint32_t>-1)
         p[MAGIC_POSITION] = MAGIC_V2
@@ -384,31 +371,12 @@ cdef class CommitRun(FrameRun):
         put32(p + BATCH_COUNT_POSITION, frame.commits)
         p += BATCH_HEADER_BYTES
         for number in range(frame.commits):
-            p = put_varint(p, record_bytes(number, group_size, commit))
-            p[0] = 0  # attributes
-            p[1] = 0  # as old as the batch
-            p = put_varint(p + 2, number)
-            p = put_varint(p, COMMIT_KEY_BYTES + group_size + commit.name_size)
-            put16(p, COMMIT_KEY_VERSION)
-            put16(p + COMMIT_GROUP_POSITION, <uint16_t>group_size)
-            p += COMMIT_GROUP_POSITION + 2
-            memcpy(p, group, group_size)
-            p += group_size
-            put16(p, <uint16_t>commit.name_size)
-            memcpy(p + 2, source + commit.name, commit.name_size)
-            p += 2 + commit.name_size
-            put32(p, <uint32_t>commit.partition)
-            p = put_varint(p + 4, COMMIT_VALUE_BYTES + commit.metadata_size)
-            put16(p, COMMIT_VALUE_VERSION)
-            put64(p + COMMIT_OFFSET_POSITION, <uint64_t>commit.offset)
-            put32(p + COMMIT_LEADER_EPOCH_POSITION, <uint32_t>commit.leader_epoch)
-            put16(p + COMMIT_METADATA_POSITION, <uint16_t>commit.metadata_size)
-            p += COMMIT_METADATA_POSITION + 2
-            memcpy(p, source + commit.metadata, commit.metadata_size)
-            p += commit.metadata_size
-            put64(p, <uint64_t>now_ms)
-            p[8] = 0  # no headers
-            p += 9
+            key = key_of(source, commit, self.group_name)
+            value = value_of(source, commit, now_ms)
+            record = record_of(number, &key, &value)
+            p = write_record(write_size_of_record(p, <int32_t>size_of_record(&record)), &record)
+            write_commit_key(<uint8_t *>record.key.start, &key)
+            write_commit_value(<uint8_t *>record.value.start, &value)
             commit += 1
 
     def batch(self, int number):
@@ -424,7 +392,7 @@ cdef class CommitRun(FrameRun):
         # Nobody else has seen these bytes.
         p = <uint8_t *>PyBytes_AS_STRING(self.batches)
         for number in range(self.frames):
-            put64(p, <uint64_t>first_offset)
+            put64(p + BATCH_BASE_OFFSET_POSITION, <uint64_t>first_offset)
             put32(p + BATCH_LEADER_EPOCH_POSITION, <uint32_t>leader_epoch)
             first_offset += self.frame[number].commits
             p += self.frame[number].batch_bytes
@@ -491,8 +459,39 @@ cdef inline uint8_t *put_count(uint8_t *p, int count, bint flexible) noexcept no
     return p + 4
 
 
-cdef inline int record_bytes(int number, int group_size, const Commit *commit) noexcept nogil:
-    """The size of a commit's record, without its length in front."""
-    cdef int key = COMMIT_KEY_BYTES + group_size + commit.name_size
-    cdef int value = COMMIT_VALUE_BYTES + commit.metadata_size
-    return 3 + varint_bytes(number) + varint_bytes(key) + key + varint_bytes(value) + value
+cdef inline CommitKeyFields key_of(const uint8_t *source, const Commit *commit, Span group) noexcept nogil:
+    cdef CommitKeyFields key
+    key.version = COMMIT_KEY_VERSION
+    key.group.start = source + group.position
+    key.group.size = <int32_t>group.size
+    key.topic.start = source + commit.name
+    key.topic.size = commit.name_size
+    key.partition = commit.partition
+    return key
+
+
+cdef inline CommitValueFields value_of(const uint8_t *source, const Commit *commit, int64_t now_ms) noexcept nogil:
+    cdef CommitValueFields value
+    value.version = COMMIT_VALUE_VERSION
+    value.offset = commit.offset
+    value.leaderEpoch = commit.leader_epoch
+    value.metadata.start = source + commit.metadata
+    value.metadata.size = commit.metadata_size
+    value.commitTimestamp = now_ms
+    return value
+
+
+cdef inline RecordFields record_of(
+    int number, const CommitKeyFields *key, const CommitValueFields *value
+) noexcept nogil:
+    """The record of a commit, as old as its batch; key and value are written to where they start then."""
+    cdef RecordFields record
+    record.attributes = 0
+    record.timestampDelta = 0
+    record.offsetDelta = number
+    record.key.start = NULL
+    record.key.size = <int32_t>size_of_commit_key(key)
+    record.value.start = NULL
+    record.value.size = <int32_t>size_of_commit_value(value)
+    record.headers = 0
+    return record

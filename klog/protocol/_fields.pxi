@@ -1,21 +1,4 @@
-# Big-endian numbers and unsigned varints of messages, as the compiled modules write and read them.
-
-
-cdef inline void put16(uint8_t *p, uint16_t value) noexcept nogil:
-    p[0] = <uint8_t>(value >> 8)
-    p[1] = <uint8_t>value
-
-
-cdef inline void put32(uint8_t *p, uint32_t value) noexcept nogil:
-    p[0] = <uint8_t>(value >> 24)
-    p[1] = <uint8_t>(value >> 16)
-    p[2] = <uint8_t>(value >> 8)
-    p[3] = <uint8_t>value
-
-
-cdef inline void put64(uint8_t *p, uint64_t value) noexcept nogil:
-    put32(p, <uint32_t>(value >> 32))
-    put32(p + 4, <uint32_t>value)
+# Unsigned varints of messages, as the compiled modules read them.
 
 
 cdef inline const uint8_t *uvarint32(const uint8_t *p, const uint8_t *stop, uint32_t *out) noexcept nogil:

@@ -15,6 +15,7 @@ from klog.formats.checksums import crc32c
 include "../kernel/_varint.pxi"
 include "../kernel/_derived.pxi"
 include "../kernel/_numbers.pxi"
+include "../kernel/_derived_records.pxi"
 include "_fields.pxi"
 
 cdef extern from "Python.h":

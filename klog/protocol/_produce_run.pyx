@@ -156,7 +156,7 @@ cdef class ProduceRun(FrameRun):
         cdef CheckedRecords checked
         cdef int32_t count = <int32_t>be32(p + BATCH_COUNT_POSITION)
         if (
-            be64(p) != 0
+            be64(p + BATCH_BASE_OFFSET_POSITION) != 0
             or <int64_t><int32_t>be32(p + ENTRY_SIZE_POSITION) != size - ENTRY_PREFIX_BYTES
             or p[MAGIC_POSITION] != MAGIC_V2
             or be16(p + BATCH_ATTRIBUTES_POSITION) != (TRANSACTIONAL_BIT if is_transactional else 0)
@@ -264,7 +264,7 @@ cdef class ProduceRun(FrameRun):
         for number in range(self.frames):
             batch = &self.batches[number]
             memcpy(p, source + batch.position, batch.size)
-            put64(p, <uint64_t>first_offset)
+            put64(p + BATCH_BASE_OFFSET_POSITION, <uint64_t>first_offset)
             put32(p + BATCH_LEADER_EPOCH_POSITION, <uint32_t>leader_epoch)
             first_offset += batch.records
             p += batch.size

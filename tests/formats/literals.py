@@ -11,8 +11,13 @@ _PLACE_NAME = re.compile(r"(_POSITION|_AT|_CRC_FROM|HEADER_BYTES|ENTRY_BYTES|PRE
 _NUMBER = re.compile(r"_?U?INT(8|16|32|64)$")
 _BY_LETTER = re.compile(r"[<>][bBhHiIqQ]$")
 
-# Reads and writes of numbers in the compiled modules with a place that is a number.
-_COMPILED_PLACE = re.compile(r"\b(?:be|put)(?:16|32|64)\([^()+]*\+[^(),]*?\b\d+\b|\bp\[\d{2,}\]")
+# Reads and writes of numbers in the compiled modules: only those at a place with a name, and no literal, are
+# no layout. What is read where the last field ended follows an order of fields.
+_COMPILED_NUMBER = re.compile(r"\b(?:be|put)(?:8|16|32|64)\(([^,)]*)")
+_COMPILED_PLACE = re.compile(r"\b[A-Z][A-Z0-9_]+\b")
+_COMPILED_LITERAL = re.compile(r"\b\d+\b")
+_COMPILED_VARINT = re.compile(r"\b(?:varint(?:32|64)|put_varint)\(")
+_COMPILED_ITEM = re.compile(r"\bp\[\d{2,}\]")
 _COMPILED_NAME = re.compile(r"^    \w*(?:_POSITION|HEADER_BYTES|KEY_BYTES|VALUE_BYTES) = \d+")
 _COMPILED_FUNCTION = re.compile(r"^ *(?:def|cdef)\b[^=]*?(\w+)\(")
 
@@ -25,14 +30,24 @@ def in_python(text: str) -> Iterator[tuple[int, str]]:
 
 
 def counted_places(text: str) -> Iterator[tuple[int, str]]:
-    """Line and source of each read of one number at a place that was counted: an order of fields by hand."""
-    for node in ast.walk(ast.parse(text)):
-        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and len(node.args) > 1):
+    """Line and source of each read of one number at a place that was counted: an order of fields by hand.
+
+    To give the reading of a number another name counts, too: nobody sees the places then.
+    """
+    nodes = list(ast.walk(ast.parse(text)))
+    calls = {id(node.func): node for node in nodes if isinstance(node, ast.Call)}
+    for node in nodes:
+        if not (isinstance(node, ast.Attribute) and node.attr == "unpack_from" and _is_number(node.value)):
             continue
-        layout, place = node.func.value, node.args[1]
-        of_number = isinstance(layout, ast.Name) and _NUMBER.match(layout.id) is not None
-        if of_number and node.func.attr == "unpack_from" and not any(map(_is_named, ast.walk(place))):
+        call = calls.get(id(node))
+        if call is None:
             yield node.lineno, ast.unparse(node)
+        elif len(call.args) > 1 and not any(map(_is_named, ast.walk(call.args[1]))):
+            yield node.lineno, ast.unparse(call)
+
+
+def _is_number(layout: ast.AST) -> bool:
+    return isinstance(layout, ast.Name) and _NUMBER.match(layout.id) is not None
 
 
 def _is_named(part: ast.AST) -> bool:
@@ -92,5 +107,14 @@ def in_cython(text: str) -> Iterator[tuple[int, str, str]]:
         code = line.partition("#")[0]
         if found := _COMPILED_FUNCTION.match(code):
             function = found[1]
-        if _COMPILED_PLACE.search(code) or _COMPILED_NAME.match(code):
+        elif (
+            any(not _is_derived(place) for place in _COMPILED_NUMBER.findall(code))
+            or _COMPILED_VARINT.search(code)
+            or _COMPILED_ITEM.search(code)
+            or _COMPILED_NAME.match(code)
+        ):
             yield number, function, line.strip()
+
+
+def _is_derived(place: str) -> bool:
+    return bool(_COMPILED_PLACE.search(place)) and not _COMPILED_LITERAL.search(place)

@@ -48,9 +48,16 @@ def outcome(read: Any) -> Any:
 
 @given(names, st.data())
 def test_a_built_value_is_read_back(name: str, data: st.DataObject) -> None:
-    value = data.draw(own.values_of(DEFINITIONS[name]))
+    value = data.draw(own.values_of(DEFINITIONS[name]).filter(lambda each: not own.has_invalid_text(each)))
     built = DEFINITIONS[name].build(value)
     assert READERS[name](b"before" + built + b"after", 6) == (value, 6 + len(built))
+
+
+def test_text_that_is_not_utf_8_is_left_to_the_definition() -> None:
+    raw = zookeeper_files.RECORDS[zookeeper_files.DELETE].build({"path": "/caf\udce9"})
+    with pytest.raises(REFUSALS):
+        READERS["ZooKeeper 2"](raw, 0)
+    assert read_all(READERS["ZooKeeper 2"], DEFINITIONS["ZooKeeper 2"], raw, "it") == {"path": "/caf\udce9"}
 
 
 @given(names, st.data())

@@ -18,6 +18,7 @@ IMPLEMENTATION = "cython"
 include "../../../kernel/_derived.pxi"
 include "../../../kernel/_varint.pxi"
 include "../../../kernel/_numbers.pxi"
+include "../../../kernel/_derived_records.pxi"
 
 cdef extern from "Python.h":
     void PyObject_GC_UnTrack(void *op)
@@ -54,24 +55,12 @@ cdef class StoredOffset:
         self.written_at = written_at
 
 
-cdef struct Text:
-    const uint8_t *start
-    Py_ssize_t size
-
-
-cdef inline const uint8_t *text(const uint8_t *p, const uint8_t *stop, Text *found) noexcept nogil:
-    """Reads a string that is ASCII; NULL if it is not, or does not end before `stop`."""
+cdef inline bint is_ascii(const Data *text) noexcept nogil:
     cdef Py_ssize_t at
     cdef uint8_t seen = 0
-    if stop - p < 2:
-        return NULL
-    found.size = <int16_t>be16(p)
-    found.start = p + 2
-    if found.size < 0 or found.size > stop - p - 2:
-        return NULL
-    for at in range(found.size):
-        seen |= found.start[at]
-    return NULL if seen >= 0x80 else found.start + found.size
+    for at in range(text.size):
+        seen |= text.start[at]
+    return seen < 0x80
 
 
 cdef class OffsetLoader:
@@ -118,44 +107,44 @@ cdef class OffsetLoader:
     cdef bint load_one(
         self, const uint8_t *key, Py_ssize_t key_size, const uint8_t *value, Py_ssize_t value_size, int64_t at
     ) except -1:
-        cdef const uint8_t *p
-        cdef const uint8_t *stop = key + key_size
-        cdef Text group, topic, metadata
+        cdef CommitKeyFields named
+        cdef CommitValueFields commit
         cdef dict stored
         cdef tuple partition
         cdef StoredOffset new
-        if key_size < COMMIT_GROUP_POSITION or be16(key) > COMMIT_KEY_VERSION:
+        if (
+            read_commit_key(key, key + key_size, &named) == NULL
+            or <uint16_t>named.version > COMMIT_KEY_VERSION
+            or not is_ascii(&named.group)
+            or not is_ascii(&named.topic)
+        ):
             return False
-        p = text(key + COMMIT_GROUP_POSITION, stop, &group)
-        if p == NULL:
+        if value != NULL and (
+            read_commit_value(value, value + value_size, &commit) == NULL
+            or commit.version != COMMIT_VALUE_VERSION
+            or not is_ascii(&commit.metadata)
+        ):
             return False
-        p = text(p, stop, &topic)
-        if p == NULL or stop - p < 4:
-            return False
-        if value != NULL:
-            if value_size < COMMIT_VALUE_BYTES or be16(value) != COMMIT_VALUE_VERSION:
-                return False
-            stop = text(value + COMMIT_METADATA_POSITION, value + value_size, &metadata)
-            if stop == NULL or value + value_size - stop < 8:
-                return False
-        stored = self.stored(&group)
-        partition = self.partition(&topic, <int32_t>be32(p))
+        stored = self.stored(&named.group)
+        partition = self.partition(&named.topic, named.partition)
         if value == NULL:
             stored.pop(partition, None)
             return True
         new = StoredOffset.__new__(StoredOffset)
-        new.offset = <int64_t>be64(value + COMMIT_OFFSET_POSITION)
-        new.leader_epoch = <int32_t>be32(value + COMMIT_LEADER_EPOCH_POSITION)
+        new.offset = commit.offset
+        new.leader_epoch = commit.leaderEpoch
         new.metadata = ""
-        if metadata.size:
-            new.metadata = PyUnicode_DecodeASCII(<const char *>metadata.start, metadata.size, NULL)
-        new.commit_timestamp_ms = <int64_t>be64(stop)
+        if commit.metadata.size:
+            new.metadata = PyUnicode_DecodeASCII(
+                <const char *>commit.metadata.start, commit.metadata.size, NULL
+            )
+        new.commit_timestamp_ms = commit.commitTimestamp
         new.expire_timestamp_ms = -1
         new.written_at = at
         stored[partition] = new
         return True
 
-    cdef dict stored(self, const Text *group):
+    cdef dict stored(self, const Data *group):
         """The offsets of a group. Records of one group often follow each other."""
         cdef bytes name
         if group.size == self.last_size and memcmp(group.start, self.last_name, group.size) == 0:
@@ -170,7 +159,7 @@ cdef class OffsetLoader:
             self.last_stored = stored
         return stored
 
-    cdef tuple partition(self, const Text *topic, int32_t number):
+    cdef tuple partition(self, const Data *topic, int32_t number):
         """A topic and a partition. Groups share the tuples of partitions that several of them have."""
         cdef bytes name = PyBytes_FromStringAndSize(<const char *>topic.start, topic.size)
         cdef dict known = self.partitions.get(name)
