@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from klog.formats import consumer_offsets
-from klog.formats.consumer_offsets import TYPE_NAMES
+from klog.formats.consumer_offsets import TITLE, TYPE_NAMES, GroupRecord
 from klog.formats.keyed import KeyValue
 
 DDL: Final = """
@@ -23,34 +23,48 @@ DDL: Final = """
 """`details` has all fields of the key and value of a record that is no commit, as JSON."""
 
 _COMMIT_TYPES: Final = (0, 1)
+_COMMIT: Final = TYPE_NAMES[1]
 _MICROS: Final = 1000
+_read: Final = GroupRecord.read
 
 
 def read(key: bytes | None, value: bytes | None) -> dict[str, Any]:
     """One record as a row. Raises FormatError."""
-    return row_of(consumer_offsets.read(key, value))
+    return row_of(_read(key, value, TITLE))
 
 
 def row_of(record: KeyValue) -> dict[str, Any]:
     """One parsed record as a row."""
     key, value = record
-    kind = int(key["version"])
-    row: dict[str, Any] = {
-        "type": TYPE_NAMES.get(kind, str(kind)),
-        "deleted": value is None,
-        "group": consumer_offsets.group_of(key),
-    }
+    kind = key["version"]
     if kind not in _COMMIT_TYPES:
         fields = {**_plain(key), **(_plain(value) if isinstance(value, Mapping) else {})}
-        return row | {"details": json.dumps(fields, ensure_ascii=False)}
-    row["topic"], row["partition"] = key["topic"], key["partition"]
-    if isinstance(value, dict):
-        row["offset"] = value["offset"]
-        row["leaderEpoch"] = value.get("leaderEpoch")
-        row["metadata"] = value["metadata"]
-        row["commitTimestamp"] = micros(value["commitTimestamp"])
-        row["expireTimestamp"] = micros(value.get("expireTimestamp", -1))
-    return row
+        return {
+            "type": TYPE_NAMES.get(kind, str(kind)),
+            "deleted": value is None,
+            "group": consumer_offsets.group_of(key),
+            "details": json.dumps(fields, ensure_ascii=False),
+        }
+    if not isinstance(value, dict):
+        return {
+            "type": _COMMIT,
+            "deleted": value is None,
+            "group": key["group"],
+            "topic": key["topic"],
+            "partition": key["partition"],
+        }
+    return {
+        "type": _COMMIT,
+        "deleted": False,
+        "group": key["group"],
+        "topic": key["topic"],
+        "partition": key["partition"],
+        "offset": value["offset"],
+        "leaderEpoch": value.get("leaderEpoch"),
+        "metadata": value["metadata"],
+        "commitTimestamp": micros(value["commitTimestamp"]),
+        "expireTimestamp": micros(value["expireTimestamp"]) if "expireTimestamp" in value else None,
+    }
 
 
 def micros(time_ms: int) -> int | None:

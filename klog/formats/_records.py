@@ -2,9 +2,11 @@
 
 # fmt: off
 # mypy: ignore-errors
+from collections.abc import Callable
 from struct import Struct, pack, unpack_from
 
 from klog.formats.record_functions import (
+    ABSENT,
     REFUSALS,
     misfit,
     read_uvarint as uvarint,
@@ -63,14 +65,14 @@ def read_GroupKey_0(b, p):
         v3 = p + v1
         if v1 < 0 or v3 > length:
             raise misfit(v1, "bytes", p)
-        v2 = str(b[p:v3], "utf-8", "surrogatepass")
+        v2 = b[p:v3].decode("utf-8", "surrogatepass")
         p = v3
         v4, = _unpack_h(b, p)
         p += 2
         v6 = p + v4
         if v4 < 0 or v6 > length:
             raise misfit(v4, "bytes", p)
-        v5 = str(b[p:v6], "utf-8", "surrogatepass")
+        v5 = b[p:v6].decode("utf-8", "surrogatepass")
         p = v6
         v7, = _unpack_i(b, p)
         p += 4
@@ -87,7 +89,7 @@ def read_GroupKey_2(b, p):
         v3 = p + v1
         if v1 < 0 or v3 > length:
             raise misfit(v1, "bytes", p)
-        v2 = str(b[p:v3], "utf-8", "surrogatepass")
+        v2 = b[p:v3].decode("utf-8", "surrogatepass")
         p = v3
         return {'group': v2}, p
     except REFUSALS as error:
@@ -102,7 +104,7 @@ def read_GroupKey_3(b, p):
         v3 = p + v1
         if v1 < 0 or v3 > length:
             raise misfit(v1, "bytes", p)
-        v2 = str(b[p:v3], "utf-8", "surrogatepass")
+        v2 = b[p:v3].decode("utf-8", "surrogatepass")
         p = v3
         return {'groupId': v2}, p
     except REFUSALS as error:
@@ -117,14 +119,14 @@ def read_GroupKey_5(b, p):
         v3 = p + v1
         if v1 < 0 or v3 > length:
             raise misfit(v1, "bytes", p)
-        v2 = str(b[p:v3], "utf-8", "surrogatepass")
+        v2 = b[p:v3].decode("utf-8", "surrogatepass")
         p = v3
         v4, = _unpack_h(b, p)
         p += 2
         v6 = p + v4
         if v4 < 0 or v6 > length:
             raise misfit(v4, "bytes", p)
-        v5 = str(b[p:v6], "utf-8", "surrogatepass")
+        v5 = b[p:v6].decode("utf-8", "surrogatepass")
         p = v6
         return {'groupId': v2, 'memberId': v5}, p
     except REFUSALS as error:
@@ -139,14 +141,14 @@ def read_GroupKey_16(b, p):
         v3 = p + v1
         if v1 < 0 or v3 > length:
             raise misfit(v1, "bytes", p)
-        v2 = str(b[p:v3], "utf-8", "surrogatepass")
+        v2 = b[p:v3].decode("utf-8", "surrogatepass")
         p = v3
         v4, = _unpack_h(b, p)
         p += 2
         v6 = p + v4
         if v4 < 0 or v6 > length:
             raise misfit(v4, "bytes", p)
-        v5 = str(b[p:v6], "utf-8", "surrogatepass")
+        v5 = b[p:v6].decode("utf-8", "surrogatepass")
         p = v6
         return {'groupId': v2, 'regularExpression': v5}, p
     except REFUSALS as error:
@@ -161,7 +163,7 @@ def read_OffsetCommitValue_0(b, p):
         v4 = p + v2
         if v2 < 0 or v4 > length:
             raise misfit(v2, "bytes", p)
-        v3 = str(b[p:v4], "utf-8", "surrogatepass")
+        v3 = b[p:v4].decode("utf-8", "surrogatepass")
         p = v4
         v5, = _unpack_q(b, p)
         p += 8
@@ -178,7 +180,7 @@ def read_OffsetCommitValue_1(b, p):
         v4 = p + v2
         if v2 < 0 or v4 > length:
             raise misfit(v2, "bytes", p)
-        v3 = str(b[p:v4], "utf-8", "surrogatepass")
+        v3 = b[p:v4].decode("utf-8", "surrogatepass")
         p = v4
         v5, v6, = _unpack_qq(b, p)
         p += 16
@@ -195,7 +197,7 @@ def read_OffsetCommitValue_3(b, p):
         v5 = p + v3
         if v3 < 0 or v5 > length:
             raise misfit(v3, "bytes", p)
-        v4 = str(b[p:v5], "utf-8", "surrogatepass")
+        v4 = b[p:v5].decode("utf-8", "surrogatepass")
         p = v5
         v6, = _unpack_q(b, p)
         p += 8
@@ -227,7 +229,7 @@ def read_OffsetCommitValue_4(b, p):
         v5 = p + v3
         if v3 < 0 or v5 > length:
             raise misfit(v3, "bytes", p)
-        v4 = str(b[p:v5], "utf-8", "surrogatepass")
+        v4 = b[p:v5].decode("utf-8", "surrogatepass")
         p = v5
         v6, = _unpack_q(b, p)
         p += 8
@@ -249,7 +251,7 @@ def read_GroupMetadataValue_0(b, p):
         v3 = p + v1
         if v1 < 0 or v3 > length:
             raise misfit(v1, "bytes", p)
-        v2 = str(b[p:v3], "utf-8", "surrogatepass")
+        v2 = b[p:v3].decode("utf-8", "surrogatepass")
         p = v3
         v4, v5, = _unpack_ih(b, p)
         p += 6
@@ -258,7 +260,7 @@ def read_GroupMetadataValue_0(b, p):
             v7 = p + v5
             if v7 > length:
                 raise misfit(v5, "bytes", p)
-            v6 = str(b[p:v7], "utf-8", "surrogatepass")
+            v6 = b[p:v7].decode("utf-8", "surrogatepass")
             p = v7
         v8, = _unpack_h(b, p)
         p += 2
@@ -267,7 +269,7 @@ def read_GroupMetadataValue_0(b, p):
             v10 = p + v8
             if v10 > length:
                 raise misfit(v8, "bytes", p)
-            v9 = str(b[p:v10], "utf-8", "surrogatepass")
+            v9 = b[p:v10].decode("utf-8", "surrogatepass")
             p = v10
         v11, = _unpack_i(b, p)
         p += 4
@@ -280,21 +282,21 @@ def read_GroupMetadataValue_0(b, p):
             v15 = p + v13
             if v13 < 0 or v15 > length:
                 raise misfit(v13, "bytes", p)
-            v14 = str(b[p:v15], "utf-8", "surrogatepass")
+            v14 = b[p:v15].decode("utf-8", "surrogatepass")
             p = v15
             v16, = _unpack_h(b, p)
             p += 2
             v18 = p + v16
             if v16 < 0 or v18 > length:
                 raise misfit(v16, "bytes", p)
-            v17 = str(b[p:v18], "utf-8", "surrogatepass")
+            v17 = b[p:v18].decode("utf-8", "surrogatepass")
             p = v18
             v19, = _unpack_h(b, p)
             p += 2
             v21 = p + v19
             if v19 < 0 or v21 > length:
                 raise misfit(v19, "bytes", p)
-            v20 = str(b[p:v21], "utf-8", "surrogatepass")
+            v20 = b[p:v21].decode("utf-8", "surrogatepass")
             p = v21
             v22, v23, = _unpack_ii(b, p)
             p += 8
@@ -324,7 +326,7 @@ def read_GroupMetadataValue_1(b, p):
         v3 = p + v1
         if v1 < 0 or v3 > length:
             raise misfit(v1, "bytes", p)
-        v2 = str(b[p:v3], "utf-8", "surrogatepass")
+        v2 = b[p:v3].decode("utf-8", "surrogatepass")
         p = v3
         v4, v5, = _unpack_ih(b, p)
         p += 6
@@ -333,7 +335,7 @@ def read_GroupMetadataValue_1(b, p):
             v7 = p + v5
             if v7 > length:
                 raise misfit(v5, "bytes", p)
-            v6 = str(b[p:v7], "utf-8", "surrogatepass")
+            v6 = b[p:v7].decode("utf-8", "surrogatepass")
             p = v7
         v8, = _unpack_h(b, p)
         p += 2
@@ -342,7 +344,7 @@ def read_GroupMetadataValue_1(b, p):
             v10 = p + v8
             if v10 > length:
                 raise misfit(v8, "bytes", p)
-            v9 = str(b[p:v10], "utf-8", "surrogatepass")
+            v9 = b[p:v10].decode("utf-8", "surrogatepass")
             p = v10
         v11, = _unpack_i(b, p)
         p += 4
@@ -355,21 +357,21 @@ def read_GroupMetadataValue_1(b, p):
             v15 = p + v13
             if v13 < 0 or v15 > length:
                 raise misfit(v13, "bytes", p)
-            v14 = str(b[p:v15], "utf-8", "surrogatepass")
+            v14 = b[p:v15].decode("utf-8", "surrogatepass")
             p = v15
             v16, = _unpack_h(b, p)
             p += 2
             v18 = p + v16
             if v16 < 0 or v18 > length:
                 raise misfit(v16, "bytes", p)
-            v17 = str(b[p:v18], "utf-8", "surrogatepass")
+            v17 = b[p:v18].decode("utf-8", "surrogatepass")
             p = v18
             v19, = _unpack_h(b, p)
             p += 2
             v21 = p + v19
             if v19 < 0 or v21 > length:
                 raise misfit(v19, "bytes", p)
-            v20 = str(b[p:v21], "utf-8", "surrogatepass")
+            v20 = b[p:v21].decode("utf-8", "surrogatepass")
             p = v21
             v22, v23, v24, = _unpack_iii(b, p)
             p += 12
@@ -399,7 +401,7 @@ def read_GroupMetadataValue_2(b, p):
         v3 = p + v1
         if v1 < 0 or v3 > length:
             raise misfit(v1, "bytes", p)
-        v2 = str(b[p:v3], "utf-8", "surrogatepass")
+        v2 = b[p:v3].decode("utf-8", "surrogatepass")
         p = v3
         v4, v5, = _unpack_ih(b, p)
         p += 6
@@ -408,7 +410,7 @@ def read_GroupMetadataValue_2(b, p):
             v7 = p + v5
             if v7 > length:
                 raise misfit(v5, "bytes", p)
-            v6 = str(b[p:v7], "utf-8", "surrogatepass")
+            v6 = b[p:v7].decode("utf-8", "surrogatepass")
             p = v7
         v8, = _unpack_h(b, p)
         p += 2
@@ -417,7 +419,7 @@ def read_GroupMetadataValue_2(b, p):
             v10 = p + v8
             if v10 > length:
                 raise misfit(v8, "bytes", p)
-            v9 = str(b[p:v10], "utf-8", "surrogatepass")
+            v9 = b[p:v10].decode("utf-8", "surrogatepass")
             p = v10
         v11, v12, = _unpack_qi(b, p)
         p += 12
@@ -430,21 +432,21 @@ def read_GroupMetadataValue_2(b, p):
             v16 = p + v14
             if v14 < 0 or v16 > length:
                 raise misfit(v14, "bytes", p)
-            v15 = str(b[p:v16], "utf-8", "surrogatepass")
+            v15 = b[p:v16].decode("utf-8", "surrogatepass")
             p = v16
             v17, = _unpack_h(b, p)
             p += 2
             v19 = p + v17
             if v17 < 0 or v19 > length:
                 raise misfit(v17, "bytes", p)
-            v18 = str(b[p:v19], "utf-8", "surrogatepass")
+            v18 = b[p:v19].decode("utf-8", "surrogatepass")
             p = v19
             v20, = _unpack_h(b, p)
             p += 2
             v22 = p + v20
             if v20 < 0 or v22 > length:
                 raise misfit(v20, "bytes", p)
-            v21 = str(b[p:v22], "utf-8", "surrogatepass")
+            v21 = b[p:v22].decode("utf-8", "surrogatepass")
             p = v22
             v23, v24, v25, = _unpack_iii(b, p)
             p += 12
@@ -474,7 +476,7 @@ def read_GroupMetadataValue_3(b, p):
         v3 = p + v1
         if v1 < 0 or v3 > length:
             raise misfit(v1, "bytes", p)
-        v2 = str(b[p:v3], "utf-8", "surrogatepass")
+        v2 = b[p:v3].decode("utf-8", "surrogatepass")
         p = v3
         v4, v5, = _unpack_ih(b, p)
         p += 6
@@ -483,7 +485,7 @@ def read_GroupMetadataValue_3(b, p):
             v7 = p + v5
             if v7 > length:
                 raise misfit(v5, "bytes", p)
-            v6 = str(b[p:v7], "utf-8", "surrogatepass")
+            v6 = b[p:v7].decode("utf-8", "surrogatepass")
             p = v7
         v8, = _unpack_h(b, p)
         p += 2
@@ -492,7 +494,7 @@ def read_GroupMetadataValue_3(b, p):
             v10 = p + v8
             if v10 > length:
                 raise misfit(v8, "bytes", p)
-            v9 = str(b[p:v10], "utf-8", "surrogatepass")
+            v9 = b[p:v10].decode("utf-8", "surrogatepass")
             p = v10
         v11, v12, = _unpack_qi(b, p)
         p += 12
@@ -505,7 +507,7 @@ def read_GroupMetadataValue_3(b, p):
             v16 = p + v14
             if v14 < 0 or v16 > length:
                 raise misfit(v14, "bytes", p)
-            v15 = str(b[p:v16], "utf-8", "surrogatepass")
+            v15 = b[p:v16].decode("utf-8", "surrogatepass")
             p = v16
             v17, = _unpack_h(b, p)
             p += 2
@@ -514,21 +516,21 @@ def read_GroupMetadataValue_3(b, p):
                 v19 = p + v17
                 if v19 > length:
                     raise misfit(v17, "bytes", p)
-                v18 = str(b[p:v19], "utf-8", "surrogatepass")
+                v18 = b[p:v19].decode("utf-8", "surrogatepass")
                 p = v19
             v20, = _unpack_h(b, p)
             p += 2
             v22 = p + v20
             if v20 < 0 or v22 > length:
                 raise misfit(v20, "bytes", p)
-            v21 = str(b[p:v22], "utf-8", "surrogatepass")
+            v21 = b[p:v22].decode("utf-8", "surrogatepass")
             p = v22
             v23, = _unpack_h(b, p)
             p += 2
             v25 = p + v23
             if v23 < 0 or v25 > length:
                 raise misfit(v23, "bytes", p)
-            v24 = str(b[p:v25], "utf-8", "surrogatepass")
+            v24 = b[p:v25].decode("utf-8", "surrogatepass")
             p = v25
             v26, v27, v28, = _unpack_iii(b, p)
             p += 12
@@ -561,7 +563,7 @@ def read_GroupMetadataValue_4(b, p):
         v3 = p + v1
         if v1 < 0 or v3 > length:
             raise misfit(v1, "bytes", p)
-        v2 = str(b[p:v3], "utf-8", "surrogatepass")
+        v2 = b[p:v3].decode("utf-8", "surrogatepass")
         p = v3
         v4, = _unpack_i(b, p)
         p += 4
@@ -575,7 +577,7 @@ def read_GroupMetadataValue_4(b, p):
             v7 = p + v5
             if v7 > length:
                 raise misfit(v5, "bytes", p)
-            v6 = str(b[p:v7], "utf-8", "surrogatepass")
+            v6 = b[p:v7].decode("utf-8", "surrogatepass")
             p = v7
         v8 = b[p]
         p += 1
@@ -587,7 +589,7 @@ def read_GroupMetadataValue_4(b, p):
             v10 = p + v8
             if v10 > length:
                 raise misfit(v8, "bytes", p)
-            v9 = str(b[p:v10], "utf-8", "surrogatepass")
+            v9 = b[p:v10].decode("utf-8", "surrogatepass")
             p = v10
         v11, = _unpack_q(b, p)
         p += 8
@@ -608,7 +610,7 @@ def read_GroupMetadataValue_4(b, p):
             v16 = p + v14
             if v14 < 0 or v16 > length:
                 raise misfit(v14, "bytes", p)
-            v15 = str(b[p:v16], "utf-8", "surrogatepass")
+            v15 = b[p:v16].decode("utf-8", "surrogatepass")
             p = v16
             v17 = b[p]
             p += 1
@@ -620,7 +622,7 @@ def read_GroupMetadataValue_4(b, p):
                 v19 = p + v17
                 if v19 > length:
                     raise misfit(v17, "bytes", p)
-                v18 = str(b[p:v19], "utf-8", "surrogatepass")
+                v18 = b[p:v19].decode("utf-8", "surrogatepass")
                 p = v19
             v20 = b[p]
             p += 1
@@ -630,7 +632,7 @@ def read_GroupMetadataValue_4(b, p):
             v22 = p + v20
             if v20 < 0 or v22 > length:
                 raise misfit(v20, "bytes", p)
-            v21 = str(b[p:v22], "utf-8", "surrogatepass")
+            v21 = b[p:v22].decode("utf-8", "surrogatepass")
             p = v22
             v23 = b[p]
             p += 1
@@ -640,7 +642,7 @@ def read_GroupMetadataValue_4(b, p):
             v25 = p + v23
             if v23 < 0 or v25 > length:
                 raise misfit(v23, "bytes", p)
-            v24 = str(b[p:v25], "utf-8", "surrogatepass")
+            v24 = b[p:v25].decode("utf-8", "surrogatepass")
             p = v25
             v26, v27, = _unpack_ii(b, p)
             p += 8
@@ -723,7 +725,7 @@ def read_ConsumerGroupMemberMetadataValue_0_classicMemberMetadata(b, p):
                 v33 = p + v31
                 if v31 < 0 or v33 > length:
                     raise misfit(v31, "bytes", p)
-                v32 = str(b[p:v33], "utf-8", "surrogatepass")
+                v32 = b[p:v33].decode("utf-8", "surrogatepass")
                 p = v33
                 v34 = b[p]
                 p += 1
@@ -757,7 +759,7 @@ def read_ConsumerGroupMemberMetadataValue_0(b, p):
             v3 = p + v1
             if v3 > length:
                 raise misfit(v1, "bytes", p)
-            v2 = str(b[p:v3], "utf-8", "surrogatepass")
+            v2 = b[p:v3].decode("utf-8", "surrogatepass")
             p = v3
         v4 = b[p]
         p += 1
@@ -769,7 +771,7 @@ def read_ConsumerGroupMemberMetadataValue_0(b, p):
             v6 = p + v4
             if v6 > length:
                 raise misfit(v4, "bytes", p)
-            v5 = str(b[p:v6], "utf-8", "surrogatepass")
+            v5 = b[p:v6].decode("utf-8", "surrogatepass")
             p = v6
         v7 = b[p]
         p += 1
@@ -779,7 +781,7 @@ def read_ConsumerGroupMemberMetadataValue_0(b, p):
         v9 = p + v7
         if v7 < 0 or v9 > length:
             raise misfit(v7, "bytes", p)
-        v8 = str(b[p:v9], "utf-8", "surrogatepass")
+        v8 = b[p:v9].decode("utf-8", "surrogatepass")
         p = v9
         v10 = b[p]
         p += 1
@@ -789,7 +791,7 @@ def read_ConsumerGroupMemberMetadataValue_0(b, p):
         v12 = p + v10
         if v10 < 0 or v12 > length:
             raise misfit(v10, "bytes", p)
-        v11 = str(b[p:v12], "utf-8", "surrogatepass")
+        v11 = b[p:v12].decode("utf-8", "surrogatepass")
         p = v12
         v13 = b[p]
         p += 1
@@ -808,7 +810,7 @@ def read_ConsumerGroupMemberMetadataValue_0(b, p):
             v17 = p + v15
             if v15 < 0 or v17 > length:
                 raise misfit(v15, "bytes", p)
-            v16 = str(b[p:v17], "utf-8", "surrogatepass")
+            v16 = b[p:v17].decode("utf-8", "surrogatepass")
             p = v17
             v14.append(v16)
         v18 = b[p]
@@ -821,7 +823,7 @@ def read_ConsumerGroupMemberMetadataValue_0(b, p):
             v20 = p + v18
             if v20 > length:
                 raise misfit(v18, "bytes", p)
-            v19 = str(b[p:v20], "utf-8", "surrogatepass")
+            v19 = b[p:v20].decode("utf-8", "surrogatepass")
             p = v20
         v21, = _unpack_i(b, p)
         p += 4
@@ -835,7 +837,7 @@ def read_ConsumerGroupMemberMetadataValue_0(b, p):
             v24 = p + v22
             if v24 > length:
                 raise misfit(v22, "bytes", p)
-            v23 = str(b[p:v24], "utf-8", "surrogatepass")
+            v23 = b[p:v24].decode("utf-8", "surrogatepass")
             p = v24
         v25 = {'instanceId': v2, 'rackId': v5, 'clientId': v8, 'clientHost': v11, 'subscribedTopicNames': v14, 'subscribedTopicRegex': v19, 'rebalanceTimeoutMs': v21, 'serverAssignor': v23}
         if b[p]:
@@ -879,7 +881,7 @@ def read_ConsumerGroupTargetAssignmentMemberValue_0(b, p):
             v4 -= 1
             if v4 < 0 or v4 > length - p:
                 raise misfit(v4, "items", p)
-            v5 = list(unpack_from(f">{v4}i", b, p))
+            v5 = list(_unpack_i(b, p) if v4 == 1 else unpack_from(f">{v4}i", b, p))
             p += v4 * 4
             p = tagged(b, p, {}, {}) if b[p] else p + 1
             v2.append({'topicId': uuid_text(v3), 'partitions': v5})
@@ -912,7 +914,7 @@ def read_ConsumerGroupCurrentMemberAssignmentValue_0(b, p):
             v7 -= 1
             if v7 < 0 or v7 > length - p:
                 raise misfit(v7, "items", p)
-            v8 = list(unpack_from(f">{v7}i", b, p))
+            v8 = list(_unpack_i(b, p) if v7 == 1 else unpack_from(f">{v7}i", b, p))
             p += v7 * 4
             p = tagged(b, p, {}, {}) if b[p] else p + 1
             v5.append({'topicId': uuid_text(v6), 'partitions': v8})
@@ -934,7 +936,7 @@ def read_ConsumerGroupCurrentMemberAssignmentValue_0(b, p):
             v12 -= 1
             if v12 < 0 or v12 > length - p:
                 raise misfit(v12, "items", p)
-            v13 = list(unpack_from(f">{v12}i", b, p))
+            v13 = list(_unpack_i(b, p) if v12 == 1 else unpack_from(f">{v12}i", b, p))
             p += v12 * 4
             p = tagged(b, p, {}, {}) if b[p] else p + 1
             v10.append({'topicId': uuid_text(v11), 'partitions': v13})
@@ -964,7 +966,7 @@ def read_ConsumerGroupRegularExpressionValue_0(b, p):
             v5 = p + v3
             if v3 < 0 or v5 > length:
                 raise misfit(v3, "bytes", p)
-            v4 = str(b[p:v5], "utf-8", "surrogatepass")
+            v4 = b[p:v5].decode("utf-8", "surrogatepass")
             p = v5
             v2.append(v4)
         v6, v7, = _unpack_qq(b, p)
@@ -983,7 +985,7 @@ def read_TransactionLogKey_0(b, p):
         v3 = p + v1
         if v1 < 0 or v3 > length:
             raise misfit(v1, "bytes", p)
-        v2 = str(b[p:v3], "utf-8", "surrogatepass")
+        v2 = b[p:v3].decode("utf-8", "surrogatepass")
         p = v3
         return {'transactionalId': v2}, p
     except REFUSALS as error:
@@ -1006,13 +1008,13 @@ def read_TransactionLogValue_0(b, p):
                 v9 = p + v7
                 if v7 < 0 or v9 > length:
                     raise misfit(v7, "bytes", p)
-                v8 = str(b[p:v9], "utf-8", "surrogatepass")
+                v8 = b[p:v9].decode("utf-8", "surrogatepass")
                 p = v9
                 v10, = _unpack_i(b, p)
                 p += 4
                 if v10 < 0 or v10 > length - p:
                     raise misfit(v10, "items", p)
-                v11 = list(unpack_from(f">{v10}i", b, p))
+                v11 = list(_unpack_i(b, p) if v10 == 1 else unpack_from(f">{v10}i", b, p))
                 p += v10 * 4
                 v6.append({'topic': v8, 'partitionIds': v11})
         v12, v13, = _unpack_qq(b, p)
@@ -1086,7 +1088,7 @@ def read_TransactionLogValue_1(b, p):
                 v9 = p + v7
                 if v7 < 0 or v9 > length:
                     raise misfit(v7, "bytes", p)
-                v8 = str(b[p:v9], "utf-8", "surrogatepass")
+                v8 = b[p:v9].decode("utf-8", "surrogatepass")
                 p = v9
                 v10 = b[p]
                 p += 1
@@ -1095,7 +1097,7 @@ def read_TransactionLogValue_1(b, p):
                 v10 -= 1
                 if v10 < 0 or v10 > length - p:
                     raise misfit(v10, "items", p)
-                v11 = list(unpack_from(f">{v10}i", b, p))
+                v11 = list(_unpack_i(b, p) if v10 == 1 else unpack_from(f">{v10}i", b, p))
                 p += v10 * 4
                 p = tagged(b, p, {}, {}) if b[p] else p + 1
                 v6.append({'topic': v8, 'partitionIds': v11})
@@ -1111,473 +1113,512 @@ def read_TransactionLogValue_1(b, p):
         raise refusal(error, b, p) from None
 
 
-def write_GroupKey_0(version, value):
-    v1 = value["group"].encode("utf-8", "surrogatepass")
+def write_GroupKey_0(version, /, group, topic, partition, **_):
+    v1 = group.encode("utf-8", "surrogatepass")
     v2 = len(v1)
     if v2 > 32767:
         raise too_long(v2)
-    v3 = value["topic"].encode("utf-8", "surrogatepass")
+    v3 = topic.encode("utf-8", "surrogatepass")
     v4 = len(v3)
     if v4 > 32767:
         raise too_long(v4)
-    return b"".join((_pack_hh(version, v2), v1, _pack_h(v4), v3, _pack_i(value["partition"])))
+    return b"".join((_pack_hh(version, v2), v1, _pack_h(v4), v3, _pack_i(partition)))
 
 
-def write_GroupKey_2(version, value):
-    v1 = value["group"].encode("utf-8", "surrogatepass")
+def write_GroupKey_2(version, /, group, **_):
+    v1 = group.encode("utf-8", "surrogatepass")
     v2 = len(v1)
     if v2 > 32767:
         raise too_long(v2)
     return _pack_hh(version, v2) + v1
 
 
-def write_GroupKey_3(version, value):
-    v1 = value["groupId"].encode("utf-8", "surrogatepass")
+def write_GroupKey_3(version, /, groupId, **_):
+    v1 = groupId.encode("utf-8", "surrogatepass")
     v2 = len(v1)
     if v2 > 32767:
         raise too_long(v2)
     return _pack_hh(version, v2) + v1
 
 
-def write_GroupKey_5(version, value):
-    v1 = value["groupId"].encode("utf-8", "surrogatepass")
+def write_GroupKey_5(version, /, groupId, memberId, **_):
+    v1 = groupId.encode("utf-8", "surrogatepass")
     v2 = len(v1)
     if v2 > 32767:
         raise too_long(v2)
-    v3 = value["memberId"].encode("utf-8", "surrogatepass")
+    v3 = memberId.encode("utf-8", "surrogatepass")
     v4 = len(v3)
     if v4 > 32767:
         raise too_long(v4)
     return b"".join((_pack_hh(version, v2), v1, _pack_h(v4), v3))
 
 
-def write_GroupKey_16(version, value):
-    v1 = value["groupId"].encode("utf-8", "surrogatepass")
+def write_GroupKey_16(version, /, groupId, regularExpression, **_):
+    v1 = groupId.encode("utf-8", "surrogatepass")
     v2 = len(v1)
     if v2 > 32767:
         raise too_long(v2)
-    v3 = value["regularExpression"].encode("utf-8", "surrogatepass")
+    v3 = regularExpression.encode("utf-8", "surrogatepass")
     v4 = len(v3)
     if v4 > 32767:
         raise too_long(v4)
     return b"".join((_pack_hh(version, v2), v1, _pack_h(v4), v3))
 
 
-def write_OffsetCommitValue_0(version, value):
-    v1 = value["metadata"].encode("utf-8", "surrogatepass")
+def write_OffsetCommitValue_0(version, /, offset, metadata, commitTimestamp, **_):
+    v1 = metadata.encode("utf-8", "surrogatepass")
     v2 = len(v1)
     if v2 > 32767:
         raise too_long(v2)
-    return _pack_hqh(version, value["offset"], v2) + v1 + _pack_q(value["commitTimestamp"])
+    return _pack_hqh(version, offset, v2) + v1 + _pack_q(commitTimestamp)
 
 
-def write_OffsetCommitValue_1(version, value):
-    v1 = value["metadata"].encode("utf-8", "surrogatepass")
+def write_OffsetCommitValue_1(version, /, offset, metadata, commitTimestamp, expireTimestamp, **_):
+    v1 = metadata.encode("utf-8", "surrogatepass")
     v2 = len(v1)
     if v2 > 32767:
         raise too_long(v2)
-    return _pack_hqh(version, value["offset"], v2) + v1 + _pack_qq(value["commitTimestamp"], value["expireTimestamp"])
+    return _pack_hqh(version, offset, v2) + v1 + _pack_qq(commitTimestamp, expireTimestamp)
 
 
-def write_OffsetCommitValue_3(version, value):
-    v1 = value["metadata"].encode("utf-8", "surrogatepass")
+def write_OffsetCommitValue_3(version, /, offset, leaderEpoch, metadata, commitTimestamp, **_):
+    v1 = metadata.encode("utf-8", "surrogatepass")
     v2 = len(v1)
     if v2 > 32767:
         raise too_long(v2)
-    return _pack_hqih(version, value["offset"], value["leaderEpoch"], v2) + v1 + _pack_q(value["commitTimestamp"])
+    return _pack_hqih(version, offset, leaderEpoch, v2) + v1 + _pack_q(commitTimestamp)
 
 
-def write_OffsetCommitValue_4(version, value):
-    v1 = value["metadata"].encode("utf-8", "surrogatepass")
+def write_OffsetCommitValue_4(version, /, offset, leaderEpoch, metadata, commitTimestamp, topicId=ABSENT, **_):
+    v1 = metadata.encode("utf-8", "surrogatepass")
     v2 = len(v1)
     if v2 > 32767:
         raise too_long(v2)
     v3 = []
-    if "topicId" in value:
-        v3.append((0, _pack_16s(uuid_bytes(value["topicId"]))))
-    return b"".join((_pack_hqi(version, value["offset"], value["leaderEpoch"]), write_uvarint(v2 + 1), v1, _pack_q(value["commitTimestamp"]), tagged_fields(v3)))
+    if topicId is not ABSENT:
+        v3.append((0, _pack_16s(uuid_bytes(topicId))))
+    return b"".join((_pack_hqi(version, offset, leaderEpoch), write_uvarint(v2 + 1), v1, _pack_q(commitTimestamp), tagged_fields(v3)))
 
 
-def write_GroupMetadataValue_0(version, value):
-    v1 = value["protocolType"].encode("utf-8", "surrogatepass")
+def write_GroupMetadataValue_0(version, /, protocolType, generation, protocol, leader, members, **_):
+    v1 = protocolType.encode("utf-8", "surrogatepass")
     v2 = len(v1)
     if v2 > 32767:
         raise too_long(v2)
-    if value["protocol"] is None:
+    if protocol is None:
         v3, v4 = b"", -1
     else:
-        v3 = value["protocol"].encode("utf-8", "surrogatepass")
+        v3 = protocol.encode("utf-8", "surrogatepass")
         v4 = len(v3)
         if v4 > 32767:
             raise too_long(v4)
-    if value["leader"] is None:
+    if leader is None:
         v5, v6 = b"", -1
     else:
-        v5 = value["leader"].encode("utf-8", "surrogatepass")
+        v5 = leader.encode("utf-8", "surrogatepass")
         v6 = len(v5)
         if v6 > 32767:
             raise too_long(v6)
-    v7 = value["members"]
-    v9 = []
-    for v8 in v7:
-        v10 = v8["memberId"].encode("utf-8", "surrogatepass")
-        v11 = len(v10)
-        if v11 > 32767:
-            raise too_long(v11)
-        v12 = v8["clientId"].encode("utf-8", "surrogatepass")
-        v13 = len(v12)
-        if v13 > 32767:
-            raise too_long(v13)
-        v14 = v8["clientHost"].encode("utf-8", "surrogatepass")
-        v15 = len(v14)
-        if v15 > 32767:
-            raise too_long(v15)
-        v16 = v8["subscription"]
-        v17 = len(v16)
-        v18 = v8["assignment"]
-        v19 = len(v18)
-        v9 += (_pack_h(v11), v10, _pack_h(v13), v12, _pack_h(v15), v14, _pack_ii(v8["sessionTimeout"], v17), v16, _pack_i(v19), v18,)
-    return b"".join((_pack_hh(version, v2), v1, _pack_ih(value["generation"], v4), v3, _pack_h(v6), v5, _pack_i(len(v7)), *v9))
+    v7 = members
+    v8 = b""
+    if v7:
+        v10 = []
+        for v9 in v7:
+            v11 = v9["memberId"].encode("utf-8", "surrogatepass")
+            v12 = len(v11)
+            if v12 > 32767:
+                raise too_long(v12)
+            v13 = v9["clientId"].encode("utf-8", "surrogatepass")
+            v14 = len(v13)
+            if v14 > 32767:
+                raise too_long(v14)
+            v15 = v9["clientHost"].encode("utf-8", "surrogatepass")
+            v16 = len(v15)
+            if v16 > 32767:
+                raise too_long(v16)
+            v17 = v9["subscription"]
+            v18 = len(v17)
+            v19 = v9["assignment"]
+            v20 = len(v19)
+            v10 += (_pack_h(v12), v11, _pack_h(v14), v13, _pack_h(v16), v15, _pack_ii(v9["sessionTimeout"], v18), v17, _pack_i(v20), v19,)
+        v8 = b"".join(v10)
+    return b"".join((_pack_hh(version, v2), v1, _pack_ih(generation, v4), v3, _pack_h(v6), v5, _pack_i(len(v7)), v8))
 
 
-def write_GroupMetadataValue_1(version, value):
-    v1 = value["protocolType"].encode("utf-8", "surrogatepass")
+def write_GroupMetadataValue_1(version, /, protocolType, generation, protocol, leader, members, **_):
+    v1 = protocolType.encode("utf-8", "surrogatepass")
     v2 = len(v1)
     if v2 > 32767:
         raise too_long(v2)
-    if value["protocol"] is None:
+    if protocol is None:
         v3, v4 = b"", -1
     else:
-        v3 = value["protocol"].encode("utf-8", "surrogatepass")
+        v3 = protocol.encode("utf-8", "surrogatepass")
         v4 = len(v3)
         if v4 > 32767:
             raise too_long(v4)
-    if value["leader"] is None:
+    if leader is None:
         v5, v6 = b"", -1
     else:
-        v5 = value["leader"].encode("utf-8", "surrogatepass")
+        v5 = leader.encode("utf-8", "surrogatepass")
         v6 = len(v5)
         if v6 > 32767:
             raise too_long(v6)
-    v7 = value["members"]
-    v9 = []
-    for v8 in v7:
-        v10 = v8["memberId"].encode("utf-8", "surrogatepass")
-        v11 = len(v10)
-        if v11 > 32767:
-            raise too_long(v11)
-        v12 = v8["clientId"].encode("utf-8", "surrogatepass")
-        v13 = len(v12)
-        if v13 > 32767:
-            raise too_long(v13)
-        v14 = v8["clientHost"].encode("utf-8", "surrogatepass")
-        v15 = len(v14)
-        if v15 > 32767:
-            raise too_long(v15)
-        v16 = v8["subscription"]
-        v17 = len(v16)
-        v18 = v8["assignment"]
-        v19 = len(v18)
-        v9 += (_pack_h(v11), v10, _pack_h(v13), v12, _pack_h(v15), v14, _pack_iii(v8["rebalanceTimeout"], v8["sessionTimeout"], v17), v16, _pack_i(v19), v18,)
-    return b"".join((_pack_hh(version, v2), v1, _pack_ih(value["generation"], v4), v3, _pack_h(v6), v5, _pack_i(len(v7)), *v9))
+    v7 = members
+    v8 = b""
+    if v7:
+        v10 = []
+        for v9 in v7:
+            v11 = v9["memberId"].encode("utf-8", "surrogatepass")
+            v12 = len(v11)
+            if v12 > 32767:
+                raise too_long(v12)
+            v13 = v9["clientId"].encode("utf-8", "surrogatepass")
+            v14 = len(v13)
+            if v14 > 32767:
+                raise too_long(v14)
+            v15 = v9["clientHost"].encode("utf-8", "surrogatepass")
+            v16 = len(v15)
+            if v16 > 32767:
+                raise too_long(v16)
+            v17 = v9["subscription"]
+            v18 = len(v17)
+            v19 = v9["assignment"]
+            v20 = len(v19)
+            v10 += (_pack_h(v12), v11, _pack_h(v14), v13, _pack_h(v16), v15, _pack_iii(v9["rebalanceTimeout"], v9["sessionTimeout"], v18), v17, _pack_i(v20), v19,)
+        v8 = b"".join(v10)
+    return b"".join((_pack_hh(version, v2), v1, _pack_ih(generation, v4), v3, _pack_h(v6), v5, _pack_i(len(v7)), v8))
 
 
-def write_GroupMetadataValue_2(version, value):
-    v1 = value["protocolType"].encode("utf-8", "surrogatepass")
+def write_GroupMetadataValue_2(version, /, protocolType, generation, protocol, leader, currentStateTimestamp, members, **_):
+    v1 = protocolType.encode("utf-8", "surrogatepass")
     v2 = len(v1)
     if v2 > 32767:
         raise too_long(v2)
-    if value["protocol"] is None:
+    if protocol is None:
         v3, v4 = b"", -1
     else:
-        v3 = value["protocol"].encode("utf-8", "surrogatepass")
+        v3 = protocol.encode("utf-8", "surrogatepass")
         v4 = len(v3)
         if v4 > 32767:
             raise too_long(v4)
-    if value["leader"] is None:
+    if leader is None:
         v5, v6 = b"", -1
     else:
-        v5 = value["leader"].encode("utf-8", "surrogatepass")
+        v5 = leader.encode("utf-8", "surrogatepass")
         v6 = len(v5)
         if v6 > 32767:
             raise too_long(v6)
-    v7 = value["members"]
-    v9 = []
-    for v8 in v7:
-        v10 = v8["memberId"].encode("utf-8", "surrogatepass")
-        v11 = len(v10)
-        if v11 > 32767:
-            raise too_long(v11)
-        v12 = v8["clientId"].encode("utf-8", "surrogatepass")
-        v13 = len(v12)
-        if v13 > 32767:
-            raise too_long(v13)
-        v14 = v8["clientHost"].encode("utf-8", "surrogatepass")
-        v15 = len(v14)
-        if v15 > 32767:
-            raise too_long(v15)
-        v16 = v8["subscription"]
-        v17 = len(v16)
-        v18 = v8["assignment"]
-        v19 = len(v18)
-        v9 += (_pack_h(v11), v10, _pack_h(v13), v12, _pack_h(v15), v14, _pack_iii(v8["rebalanceTimeout"], v8["sessionTimeout"], v17), v16, _pack_i(v19), v18,)
-    return b"".join((_pack_hh(version, v2), v1, _pack_ih(value["generation"], v4), v3, _pack_h(v6), v5, _pack_qi(value["currentStateTimestamp"], len(v7)), *v9))
+    v7 = members
+    v8 = b""
+    if v7:
+        v10 = []
+        for v9 in v7:
+            v11 = v9["memberId"].encode("utf-8", "surrogatepass")
+            v12 = len(v11)
+            if v12 > 32767:
+                raise too_long(v12)
+            v13 = v9["clientId"].encode("utf-8", "surrogatepass")
+            v14 = len(v13)
+            if v14 > 32767:
+                raise too_long(v14)
+            v15 = v9["clientHost"].encode("utf-8", "surrogatepass")
+            v16 = len(v15)
+            if v16 > 32767:
+                raise too_long(v16)
+            v17 = v9["subscription"]
+            v18 = len(v17)
+            v19 = v9["assignment"]
+            v20 = len(v19)
+            v10 += (_pack_h(v12), v11, _pack_h(v14), v13, _pack_h(v16), v15, _pack_iii(v9["rebalanceTimeout"], v9["sessionTimeout"], v18), v17, _pack_i(v20), v19,)
+        v8 = b"".join(v10)
+    return b"".join((_pack_hh(version, v2), v1, _pack_ih(generation, v4), v3, _pack_h(v6), v5, _pack_qi(currentStateTimestamp, len(v7)), v8))
 
 
-def write_GroupMetadataValue_3(version, value):
-    v1 = value["protocolType"].encode("utf-8", "surrogatepass")
+def write_GroupMetadataValue_3(version, /, protocolType, generation, protocol, leader, currentStateTimestamp, members, **_):
+    v1 = protocolType.encode("utf-8", "surrogatepass")
     v2 = len(v1)
     if v2 > 32767:
         raise too_long(v2)
-    if value["protocol"] is None:
+    if protocol is None:
         v3, v4 = b"", -1
     else:
-        v3 = value["protocol"].encode("utf-8", "surrogatepass")
+        v3 = protocol.encode("utf-8", "surrogatepass")
         v4 = len(v3)
         if v4 > 32767:
             raise too_long(v4)
-    if value["leader"] is None:
+    if leader is None:
         v5, v6 = b"", -1
     else:
-        v5 = value["leader"].encode("utf-8", "surrogatepass")
+        v5 = leader.encode("utf-8", "surrogatepass")
         v6 = len(v5)
         if v6 > 32767:
             raise too_long(v6)
-    v7 = value["members"]
-    v9 = []
-    for v8 in v7:
-        v10 = v8["memberId"].encode("utf-8", "surrogatepass")
-        v11 = len(v10)
-        if v11 > 32767:
-            raise too_long(v11)
-        if v8["groupInstanceId"] is None:
-            v12, v13 = b"", -1
-        else:
-            v12 = v8["groupInstanceId"].encode("utf-8", "surrogatepass")
-            v13 = len(v12)
-            if v13 > 32767:
-                raise too_long(v13)
-        v14 = v8["clientId"].encode("utf-8", "surrogatepass")
-        v15 = len(v14)
-        if v15 > 32767:
-            raise too_long(v15)
-        v16 = v8["clientHost"].encode("utf-8", "surrogatepass")
-        v17 = len(v16)
-        if v17 > 32767:
-            raise too_long(v17)
-        v18 = v8["subscription"]
-        v19 = len(v18)
-        v20 = v8["assignment"]
-        v21 = len(v20)
-        v9 += (_pack_h(v11), v10, _pack_h(v13), v12, _pack_h(v15), v14, _pack_h(v17), v16, _pack_iii(v8["rebalanceTimeout"], v8["sessionTimeout"], v19), v18, _pack_i(v21), v20,)
-    return b"".join((_pack_hh(version, v2), v1, _pack_ih(value["generation"], v4), v3, _pack_h(v6), v5, _pack_qi(value["currentStateTimestamp"], len(v7)), *v9))
+    v7 = members
+    v8 = b""
+    if v7:
+        v10 = []
+        for v9 in v7:
+            v11 = v9["memberId"].encode("utf-8", "surrogatepass")
+            v12 = len(v11)
+            if v12 > 32767:
+                raise too_long(v12)
+            if v9["groupInstanceId"] is None:
+                v13, v14 = b"", -1
+            else:
+                v13 = v9["groupInstanceId"].encode("utf-8", "surrogatepass")
+                v14 = len(v13)
+                if v14 > 32767:
+                    raise too_long(v14)
+            v15 = v9["clientId"].encode("utf-8", "surrogatepass")
+            v16 = len(v15)
+            if v16 > 32767:
+                raise too_long(v16)
+            v17 = v9["clientHost"].encode("utf-8", "surrogatepass")
+            v18 = len(v17)
+            if v18 > 32767:
+                raise too_long(v18)
+            v19 = v9["subscription"]
+            v20 = len(v19)
+            v21 = v9["assignment"]
+            v22 = len(v21)
+            v10 += (_pack_h(v12), v11, _pack_h(v14), v13, _pack_h(v16), v15, _pack_h(v18), v17, _pack_iii(v9["rebalanceTimeout"], v9["sessionTimeout"], v20), v19, _pack_i(v22), v21,)
+        v8 = b"".join(v10)
+    return b"".join((_pack_hh(version, v2), v1, _pack_ih(generation, v4), v3, _pack_h(v6), v5, _pack_qi(currentStateTimestamp, len(v7)), v8))
 
 
-def write_GroupMetadataValue_4(version, value):
-    v1 = value["protocolType"].encode("utf-8", "surrogatepass")
+def write_GroupMetadataValue_4(version, /, protocolType, generation, protocol, leader, currentStateTimestamp, members, **_):
+    v1 = protocolType.encode("utf-8", "surrogatepass")
     v2 = len(v1)
     if v2 > 32767:
         raise too_long(v2)
-    if value["protocol"] is None:
+    if protocol is None:
         v3, v4 = b"", -1
     else:
-        v3 = value["protocol"].encode("utf-8", "surrogatepass")
+        v3 = protocol.encode("utf-8", "surrogatepass")
         v4 = len(v3)
         if v4 > 32767:
             raise too_long(v4)
-    if value["leader"] is None:
+    if leader is None:
         v5, v6 = b"", -1
     else:
-        v5 = value["leader"].encode("utf-8", "surrogatepass")
+        v5 = leader.encode("utf-8", "surrogatepass")
         v6 = len(v5)
         if v6 > 32767:
             raise too_long(v6)
-    v7 = value["members"]
-    v9 = []
-    for v8 in v7:
-        v10 = v8["memberId"].encode("utf-8", "surrogatepass")
-        v11 = len(v10)
-        if v11 > 32767:
-            raise too_long(v11)
-        if v8["groupInstanceId"] is None:
-            v12, v13 = b"", -1
-        else:
-            v12 = v8["groupInstanceId"].encode("utf-8", "surrogatepass")
-            v13 = len(v12)
-            if v13 > 32767:
-                raise too_long(v13)
-        v14 = v8["clientId"].encode("utf-8", "surrogatepass")
-        v15 = len(v14)
-        if v15 > 32767:
-            raise too_long(v15)
-        v16 = v8["clientHost"].encode("utf-8", "surrogatepass")
-        v17 = len(v16)
-        if v17 > 32767:
-            raise too_long(v17)
-        v18 = v8["subscription"]
-        v19 = len(v18)
-        v20 = v8["assignment"]
-        v21 = len(v20)
-        v9 += (write_uvarint(v11 + 1), v10, write_uvarint(v13 + 1), v12, write_uvarint(v15 + 1), v14, write_uvarint(v17 + 1), v16, _pack_ii(v8["rebalanceTimeout"], v8["sessionTimeout"]), write_uvarint(v19 + 1), v18, write_uvarint(v21 + 1), v20, b'\x00',)
-    return b"".join((_pack_h(version), write_uvarint(v2 + 1), v1, _pack_i(value["generation"]), write_uvarint(v4 + 1), v3, write_uvarint(v6 + 1), v5, _pack_q(value["currentStateTimestamp"]), write_uvarint(len(v7) + 1), *v9, b'\x00'))
+    v7 = members
+    v8 = b""
+    if v7:
+        v10 = []
+        for v9 in v7:
+            v11 = v9["memberId"].encode("utf-8", "surrogatepass")
+            v12 = len(v11)
+            if v12 > 32767:
+                raise too_long(v12)
+            if v9["groupInstanceId"] is None:
+                v13, v14 = b"", -1
+            else:
+                v13 = v9["groupInstanceId"].encode("utf-8", "surrogatepass")
+                v14 = len(v13)
+                if v14 > 32767:
+                    raise too_long(v14)
+            v15 = v9["clientId"].encode("utf-8", "surrogatepass")
+            v16 = len(v15)
+            if v16 > 32767:
+                raise too_long(v16)
+            v17 = v9["clientHost"].encode("utf-8", "surrogatepass")
+            v18 = len(v17)
+            if v18 > 32767:
+                raise too_long(v18)
+            v19 = v9["subscription"]
+            v20 = len(v19)
+            v21 = v9["assignment"]
+            v22 = len(v21)
+            v10 += (write_uvarint(v12 + 1), v11, write_uvarint(v14 + 1), v13, write_uvarint(v16 + 1), v15, write_uvarint(v18 + 1), v17, _pack_ii(v9["rebalanceTimeout"], v9["sessionTimeout"]), write_uvarint(v20 + 1), v19, write_uvarint(v22 + 1), v21, b'\x00',)
+        v8 = b"".join(v10)
+    return b"".join((_pack_h(version), write_uvarint(v2 + 1), v1, _pack_i(generation), write_uvarint(v4 + 1), v3, write_uvarint(v6 + 1), v5, _pack_q(currentStateTimestamp), write_uvarint(len(v7) + 1), v8, b'\x00'))
 
 
-def write_ConsumerGroupMetadataValue_0(version, value):
+def write_ConsumerGroupMetadataValue_0(version, /, epoch, metadataHash=ABSENT, **_):
     v1 = []
-    if "metadataHash" in value:
-        v1.append((0, _pack_q(value["metadataHash"])))
-    return _pack_hi(version, value["epoch"]) + tagged_fields(v1)
+    if metadataHash is not ABSENT:
+        v1.append((0, _pack_q(metadataHash)))
+    return _pack_hi(version, epoch) + tagged_fields(v1)
 
 
-def write_ConsumerGroupMemberMetadataValue_0(version, value):
-    if value["instanceId"] is None:
+def write_ConsumerGroupMemberMetadataValue_0(version, /, instanceId, rackId, clientId, clientHost, subscribedTopicNames, subscribedTopicRegex, rebalanceTimeoutMs, serverAssignor, classicMemberMetadata=ABSENT, **_):
+    if instanceId is None:
         v1, v2 = b"", -1
     else:
-        v1 = value["instanceId"].encode("utf-8", "surrogatepass")
+        v1 = instanceId.encode("utf-8", "surrogatepass")
         v2 = len(v1)
         if v2 > 32767:
             raise too_long(v2)
-    if value["rackId"] is None:
+    if rackId is None:
         v3, v4 = b"", -1
     else:
-        v3 = value["rackId"].encode("utf-8", "surrogatepass")
+        v3 = rackId.encode("utf-8", "surrogatepass")
         v4 = len(v3)
         if v4 > 32767:
             raise too_long(v4)
-    v5 = value["clientId"].encode("utf-8", "surrogatepass")
+    v5 = clientId.encode("utf-8", "surrogatepass")
     v6 = len(v5)
     if v6 > 32767:
         raise too_long(v6)
-    v7 = value["clientHost"].encode("utf-8", "surrogatepass")
+    v7 = clientHost.encode("utf-8", "surrogatepass")
     v8 = len(v7)
     if v8 > 32767:
         raise too_long(v8)
-    v9 = value["subscribedTopicNames"]
-    v11 = []
-    for v10 in v9:
-        v12 = v10.encode("utf-8", "surrogatepass")
-        v13 = len(v12)
-        if v13 > 32767:
-            raise too_long(v13)
-        v11 += (write_uvarint(v13 + 1), v12,)
-    if value["subscribedTopicRegex"] is None:
-        v14, v15 = b"", -1
+    v9 = subscribedTopicNames
+    v10 = b""
+    if v9:
+        v12 = []
+        for v11 in v9:
+            v13 = v11.encode("utf-8", "surrogatepass")
+            v14 = len(v13)
+            if v14 > 32767:
+                raise too_long(v14)
+            v12 += (write_uvarint(v14 + 1), v13,)
+        v10 = b"".join(v12)
+    if subscribedTopicRegex is None:
+        v15, v16 = b"", -1
     else:
-        v14 = value["subscribedTopicRegex"].encode("utf-8", "surrogatepass")
-        v15 = len(v14)
-        if v15 > 32767:
-            raise too_long(v15)
-    if value["serverAssignor"] is None:
-        v16, v17 = b"", -1
+        v15 = subscribedTopicRegex.encode("utf-8", "surrogatepass")
+        v16 = len(v15)
+        if v16 > 32767:
+            raise too_long(v16)
+    if serverAssignor is None:
+        v17, v18 = b"", -1
     else:
-        v16 = value["serverAssignor"].encode("utf-8", "surrogatepass")
-        v17 = len(v16)
-        if v17 > 32767:
-            raise too_long(v17)
-    v18 = []
-    if "classicMemberMetadata" in value:
-        v19 = value["classicMemberMetadata"]
-        if v19 is None:
-            v20 = _pack_b(0)
+        v17 = serverAssignor.encode("utf-8", "surrogatepass")
+        v18 = len(v17)
+        if v18 > 32767:
+            raise too_long(v18)
+    v19 = []
+    if classicMemberMetadata is not ABSENT:
+        v20 = classicMemberMetadata
+        if v20 is None:
+            v21 = _pack_b(0)
         else:
-            v21 = v19["supportedProtocols"]
-            v23 = []
-            for v22 in v21:
-                v24 = v22["name"].encode("utf-8", "surrogatepass")
-                v25 = len(v24)
-                if v25 > 32767:
-                    raise too_long(v25)
-                v26 = v22["metadata"]
-                v27 = len(v26)
-                v23 += (write_uvarint(v25 + 1), v24, write_uvarint(v27 + 1), v26, b'\x00',)
-            v20 = b"".join((_pack_bi(1, v19["sessionTimeoutMs"]), write_uvarint(len(v21) + 1), *v23, b'\x00'))
-        v18.append((0, v20))
-    return b"".join((_pack_h(version), write_uvarint(v2 + 1), v1, write_uvarint(v4 + 1), v3, write_uvarint(v6 + 1), v5, write_uvarint(v8 + 1), v7, write_uvarint(len(v9) + 1), *v11, write_uvarint(v15 + 1), v14, _pack_i(value["rebalanceTimeoutMs"]), write_uvarint(v17 + 1), v16, tagged_fields(v18)))
+            v22 = v20["supportedProtocols"]
+            v23 = b""
+            if v22:
+                v25 = []
+                for v24 in v22:
+                    v26 = v24["name"].encode("utf-8", "surrogatepass")
+                    v27 = len(v26)
+                    if v27 > 32767:
+                        raise too_long(v27)
+                    v28 = v24["metadata"]
+                    v29 = len(v28)
+                    v25 += (write_uvarint(v27 + 1), v26, write_uvarint(v29 + 1), v28, b'\x00',)
+                v23 = b"".join(v25)
+            v21 = b"".join((_pack_bi(1, v20["sessionTimeoutMs"]), write_uvarint(len(v22) + 1), v23, b'\x00'))
+        v19.append((0, v21))
+    return b"".join((_pack_h(version), write_uvarint(v2 + 1), v1, write_uvarint(v4 + 1), v3, write_uvarint(v6 + 1), v5, write_uvarint(v8 + 1), v7, write_uvarint(len(v9) + 1), v10, write_uvarint(v16 + 1), v15, _pack_i(rebalanceTimeoutMs), write_uvarint(v18 + 1), v17, tagged_fields(v19)))
 
 
-def write_ConsumerGroupTargetAssignmentMetadataValue_0(version, value):
-    return _pack_hix(version, value["assignmentEpoch"])
+def write_ConsumerGroupTargetAssignmentMetadataValue_0(version, /, assignmentEpoch, **_):
+    return _pack_hix(version, assignmentEpoch)
 
 
-def write_ConsumerGroupTargetAssignmentMemberValue_0(version, value):
-    v1 = value["topicPartitions"]
-    v3 = []
-    for v2 in v1:
-        v4 = v2["partitions"]
-        v3 += (_pack_16s(uuid_bytes(v2["topicId"])), write_uvarint(len(v4) + 1), pack(f">{len(v4)}i", *v4), b'\x00',)
-    return b"".join((_pack_h(version), write_uvarint(len(v1) + 1), *v3, b'\x00'))
+def write_ConsumerGroupTargetAssignmentMemberValue_0(version, /, topicPartitions, **_):
+    v1 = topicPartitions
+    v2 = b""
+    if v1:
+        v4 = []
+        for v3 in v1:
+            v5 = v3["partitions"]
+            v4 += (_pack_16s(uuid_bytes(v3["topicId"])), write_uvarint(len(v5) + 1), pack(f">{len(v5)}i", *v5), b'\x00',)
+        v2 = b"".join(v4)
+    return b"".join((_pack_h(version), write_uvarint(len(v1) + 1), v2, b'\x00'))
 
 
-def write_ConsumerGroupCurrentMemberAssignmentValue_0(version, value):
-    v1 = value["assignedPartitions"]
-    v3 = []
-    for v2 in v1:
-        v4 = v2["partitions"]
-        v3 += (_pack_16s(uuid_bytes(v2["topicId"])), write_uvarint(len(v4) + 1), pack(f">{len(v4)}i", *v4), b'\x00',)
-    v5 = value["partitionsPendingRevocation"]
-    v7 = []
-    for v6 in v5:
-        v8 = v6["partitions"]
-        v7 += (_pack_16s(uuid_bytes(v6["topicId"])), write_uvarint(len(v8) + 1), pack(f">{len(v8)}i", *v8), b'\x00',)
-    return b"".join((_pack_hiib(version, value["memberEpoch"], value["previousMemberEpoch"], value["state"]), write_uvarint(len(v1) + 1), *v3, write_uvarint(len(v5) + 1), *v7, b'\x00'))
+def write_ConsumerGroupCurrentMemberAssignmentValue_0(version, /, memberEpoch, previousMemberEpoch, state, assignedPartitions, partitionsPendingRevocation, **_):
+    v1 = assignedPartitions
+    v2 = b""
+    if v1:
+        v4 = []
+        for v3 in v1:
+            v5 = v3["partitions"]
+            v4 += (_pack_16s(uuid_bytes(v3["topicId"])), write_uvarint(len(v5) + 1), pack(f">{len(v5)}i", *v5), b'\x00',)
+        v2 = b"".join(v4)
+    v6 = partitionsPendingRevocation
+    v7 = b""
+    if v6:
+        v9 = []
+        for v8 in v6:
+            v10 = v8["partitions"]
+            v9 += (_pack_16s(uuid_bytes(v8["topicId"])), write_uvarint(len(v10) + 1), pack(f">{len(v10)}i", *v10), b'\x00',)
+        v7 = b"".join(v9)
+    return b"".join((_pack_hiib(version, memberEpoch, previousMemberEpoch, state), write_uvarint(len(v1) + 1), v2, write_uvarint(len(v6) + 1), v7, b'\x00'))
 
 
-def write_ConsumerGroupRegularExpressionValue_0(version, value):
-    v1 = value["topics"]
-    v3 = []
-    for v2 in v1:
-        v4 = v2.encode("utf-8", "surrogatepass")
-        v5 = len(v4)
-        if v5 > 32767:
-            raise too_long(v5)
-        v3 += (write_uvarint(v5 + 1), v4,)
-    return b"".join((_pack_h(version), write_uvarint(len(v1) + 1), *v3, _pack_qqx(value["metadataVersion"], value["timestamp"])))
+def write_ConsumerGroupRegularExpressionValue_0(version, /, topics, metadataVersion, timestamp, **_):
+    v1 = topics
+    v2 = b""
+    if v1:
+        v4 = []
+        for v3 in v1:
+            v5 = v3.encode("utf-8", "surrogatepass")
+            v6 = len(v5)
+            if v6 > 32767:
+                raise too_long(v6)
+            v4 += (write_uvarint(v6 + 1), v5,)
+        v2 = b"".join(v4)
+    return b"".join((_pack_h(version), write_uvarint(len(v1) + 1), v2, _pack_qqx(metadataVersion, timestamp)))
 
 
-def write_TransactionLogKey_0(version, value):
-    v1 = value["transactionalId"].encode("utf-8", "surrogatepass")
+def write_TransactionLogKey_0(version, /, transactionalId, **_):
+    v1 = transactionalId.encode("utf-8", "surrogatepass")
     v2 = len(v1)
     if v2 > 32767:
         raise too_long(v2)
     return _pack_hh(version, v2) + v1
 
 
-def write_TransactionLogValue_0(version, value):
-    v1 = value["transactionPartitions"]
-    v3 = []
-    for v2 in (v1 or ()):
-        v4 = v2["topic"].encode("utf-8", "surrogatepass")
-        v5 = len(v4)
-        if v5 > 32767:
-            raise too_long(v5)
-        v6 = v2["partitionIds"]
-        v3 += (_pack_h(v5), v4, pack(f">i{len(v6)}i", len(v6), *v6),)
-    return b"".join((_pack_hqhibi(version, value["producerId"], value["producerEpoch"], value["transactionTimeoutMs"], value["transactionStatus"], (-1 if v1 is None else len(v1))), *v3, _pack_qq(value["transactionLastUpdateTimestampMs"], value["transactionStartTimestampMs"])))
+def write_TransactionLogValue_0(version, /, producerId, producerEpoch, transactionTimeoutMs, transactionStatus, transactionPartitions, transactionLastUpdateTimestampMs, transactionStartTimestampMs, **_):
+    v1 = transactionPartitions
+    v2 = b""
+    if v1:
+        v4 = []
+        for v3 in v1:
+            v5 = v3["topic"].encode("utf-8", "surrogatepass")
+            v6 = len(v5)
+            if v6 > 32767:
+                raise too_long(v6)
+            v7 = v3["partitionIds"]
+            v4 += (_pack_h(v6), v5, (_pack_ii(1, v7[0]) if len(v7) == 1 else pack(f">i{len(v7)}i", len(v7), *v7)),)
+        v2 = b"".join(v4)
+    return _pack_hqhibi(version, producerId, producerEpoch, transactionTimeoutMs, transactionStatus, (-1 if v1 is None else len(v1))) + v2 + _pack_qq(transactionLastUpdateTimestampMs, transactionStartTimestampMs)
 
 
-def write_TransactionLogValue_1(version, value):
-    v1 = value["transactionPartitions"]
-    v3 = []
-    for v2 in (v1 or ()):
-        v4 = v2["topic"].encode("utf-8", "surrogatepass")
-        v5 = len(v4)
-        if v5 > 32767:
-            raise too_long(v5)
-        v6 = v2["partitionIds"]
-        v3 += (write_uvarint(v5 + 1), v4, write_uvarint(len(v6) + 1), pack(f">{len(v6)}i", *v6), b'\x00',)
-    v7 = []
-    if "previousProducerId" in value:
-        v7.append((0, _pack_q(value["previousProducerId"])))
-    if "nextProducerId" in value:
-        v7.append((1, _pack_q(value["nextProducerId"])))
-    if "clientTransactionVersion" in value:
-        v7.append((2, _pack_h(value["clientTransactionVersion"])))
-    if "nextProducerEpoch" in value:
-        v7.append((3, _pack_h(value["nextProducerEpoch"])))
-    return b"".join((_pack_hqhib(version, value["producerId"], value["producerEpoch"], value["transactionTimeoutMs"], value["transactionStatus"]), write_uvarint((-1 if v1 is None else len(v1)) + 1), *v3, _pack_qq(value["transactionLastUpdateTimestampMs"], value["transactionStartTimestampMs"]), tagged_fields(v7)))
+def write_TransactionLogValue_1(version, /, producerId, producerEpoch, transactionTimeoutMs, transactionStatus, transactionPartitions, transactionLastUpdateTimestampMs, transactionStartTimestampMs, previousProducerId=ABSENT, nextProducerId=ABSENT, nextProducerEpoch=ABSENT, clientTransactionVersion=ABSENT, **_):
+    v1 = transactionPartitions
+    v2 = b""
+    if v1:
+        v4 = []
+        for v3 in v1:
+            v5 = v3["topic"].encode("utf-8", "surrogatepass")
+            v6 = len(v5)
+            if v6 > 32767:
+                raise too_long(v6)
+            v7 = v3["partitionIds"]
+            v4 += (write_uvarint(v6 + 1), v5, write_uvarint(len(v7) + 1), pack(f">{len(v7)}i", *v7), b'\x00',)
+        v2 = b"".join(v4)
+    v8 = []
+    if previousProducerId is not ABSENT:
+        v8.append((0, _pack_q(previousProducerId)))
+    if nextProducerId is not ABSENT:
+        v8.append((1, _pack_q(nextProducerId)))
+    if clientTransactionVersion is not ABSENT:
+        v8.append((2, _pack_h(clientTransactionVersion)))
+    if nextProducerEpoch is not ABSENT:
+        v8.append((3, _pack_h(nextProducerEpoch)))
+    return b"".join((_pack_hqhib(version, producerId, producerEpoch, transactionTimeoutMs, transactionStatus), write_uvarint((-1 if v1 is None else len(v1)) + 1), v2, _pack_qq(transactionLastUpdateTimestampMs, transactionStartTimestampMs), tagged_fields(v8)))
 
 
-READERS = {
+READERS: dict[str, dict[int, Callable]] = {
     "GroupKey": {
         0: read_GroupKey_0,
         1: read_GroupKey_0,
@@ -1630,7 +1671,7 @@ READERS = {
         1: read_TransactionLogValue_1,
     },
 }
-WRITERS = {
+WRITERS: dict[str, dict[int, Callable]] = {
     "GroupKey": {
         0: write_GroupKey_0,
         1: write_GroupKey_0,

@@ -1,14 +1,14 @@
-"""Makes fast writers from Construct definitions: the same bytes, of plain mappings and lists.
+"""Makes fast writers from Construct definitions: the same bytes, of plain values, mappings and lists.
 
-A writer takes a mapping that has the fields by their names, and gives the bytes; those of `WriterSource.add`
-take a version before it, and write that, too. Fields that the version does not have are passed over. A
-tagged field is written if the mapping has it.
+A writer takes a mapping that has the fields by their names, and gives the bytes. One of `WriterSource.add`
+takes a version, and the fields by their names, and writes both. Fields that the version does not have are
+passed over. A tagged field is written if it is given. A struct within is a mapping.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Final, NamedTuple, TypeAlias
 
@@ -29,7 +29,7 @@ _MANY_PIECES: Final = 4  # so many are joined faster than added
 
 
 class Part(NamedTuple):
-    """A part of what is written: a value with its code of `struct`, or bytes; after a `*` several of them."""
+    """A part of what is written: a value with its code of `struct`, or bytes."""
 
     value: str
     code: str = ""
@@ -37,6 +37,19 @@ class Part(NamedTuple):
 
 _VERSION: Final = Part("version", "h")
 _END: Final = Part("", "x")
+_ARGUMENTS: Final = ""  # in place of a mapping
+
+
+def _field(of: str, name: str) -> str:
+    return name if of == _ARGUMENTS else f'{of}["{name}"]'
+
+
+def _parameters(con: c.Struct) -> Iterator[str]:
+    for field in con.subcons:
+        if isinstance(plain(field), s.TaggedFields):
+            yield from (f"{known.name}=ABSENT" for known in plain(field).known.values())
+        else:
+            yield str(field.name)
 
 
 def writer(definition: c.Construct) -> Writer:
@@ -62,8 +75,8 @@ class WriterSource:
 
     def add(self, name: str, con: c.Construct) -> None:
         """Write the writer of the fields after a version."""
-        with self.source.block(f"def {name}(version, value)"):
-            self.source.add(f"return {self._joined([_VERSION, *self._parts(con, 'value')])}")
+        with self.source.block(f"def {name}(version, /, {', '.join([*_parameters(plain(con)), '**_'])})"):
+            self.source.add(f"return {self._joined([_VERSION, *self._parts(con, _ARGUMENTS)])}")
 
     def add_fields(self, name: str, con: c.Construct) -> None:
         """Write the writer of the fields alone."""
@@ -93,8 +106,7 @@ class WriterSource:
 
     def _joined(self, parts: Sequence[Part]) -> str:
         pieces = self._pieces(parts)
-        few = len(pieces) < _MANY_PIECES and not any(piece.startswith("*") for piece in pieces)
-        return " + ".join(pieces) if few else f'b"".join(({", ".join(pieces)}))'
+        return " + ".join(pieces) if len(pieces) < _MANY_PIECES else f'b"".join(({", ".join(pieces)}))'
 
     def _parts(self, con: c.Construct, value: str) -> list[Part]:
         con = plain(con)
@@ -105,7 +117,7 @@ class WriterSource:
                 for part in (
                     self._tagged(plain(field), value)
                     if isinstance(plain(field), s.TaggedFields)
-                    else self._parts(field, f'{value}["{field.name}"]')
+                    else self._parts(field, _field(value, field.name))
                 )
             ]
         code = fixed(con)
@@ -148,22 +160,29 @@ class WriterSource:
             con.length, f"(-1 if {raw} is None else len({raw}))" if con.null else f"len({raw})"
         )
         if isinstance(item, c.FormatField):
-            many = f"{{len({items})}}{fixed(item)}"
-            if length.code:
-                return [Part(f'pack(f">{length.code}{many}", {length.value}, *{items})')]
-            return [length, Part(f'pack(f">{many}", *{items})')]
-        each, pieces = self.source.new(), self.source.new("[]")
-        with self.source.block(f"for {each} in {items}"):
-            self.source.add(f"{pieces} += ({', '.join(self._pieces(self._parts(item, each)))},)")
-        return [length, Part(f"*{pieces}")]
+            code = str(fixed(item))
+            many = f"{{len({items})}}{code}"
+            if not length.code:
+                return [length, Part(f'pack(f">{many}", *{items})')]
+            one = self._packed(length.code + code, ["1", f"{raw}[0]"])
+            packed = f'pack(f">{length.code}{many}", {length.value}, *{items})'
+            return [Part(f"({one} if len({items}) == 1 else {packed})")]
+        written = self.source.new('b""')
+        with self.source.block(f"if {raw}"):
+            each, pieces = self.source.new(), self.source.new("[]")
+            with self.source.block(f"for {each} in {raw}"):
+                self.source.add(f"{pieces} += ({', '.join(self._pieces(self._parts(item, each)))},)")
+            self.source.add(f'{written} = b"".join({pieces})')
+        return [length, Part(written)]
 
     def _tagged(self, con: s.TaggedFields, value: str) -> list[Part]:
         if not con.known:
             return [_END]
         fields = self.source.new("[]")
         for tag, field in sorted(con.known.items()):
-            with self.source.block(f'if "{field.name}" in {value}'):
-                written = self._joined(self._parts(field, f'{value}["{field.name}"]'))
+            given = f"{field.name} is not ABSENT" if value == _ARGUMENTS else f'"{field.name}" in {value}'
+            with self.source.block(f"if {given}"):
+                written = self._joined(self._parts(field, _field(value, field.name)))
                 self.source.add(f"{fields}.append(({tag}, {written}))")
         return [Part(f"tagged_fields({fields})")]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 import construct as c
 
@@ -19,6 +20,10 @@ class KeyValue(NamedTuple):
 
     key: Any
     value: Value
+
+
+# As `KeyValue(*fields)`, in half the time.
+_key_value: Final = partial(tuple.__new__, KeyValue)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +50,12 @@ class Keyed:
         try:
             if key is not None:
                 fields, end = reader_of(self.key)(key, 0)
-                if end == len(key) and value is None:
-                    return KeyValue(fields, None)
-                if end == len(key) and value is not None:
+                if end == len(key):
+                    if value is None:
+                        return _key_value((fields, None))
                     found, end = reader_of(self.choose(fields))(value, 0)
                     if end == len(value):
-                        return KeyValue(fields, found)
+                        return _key_value((fields, found))
         except REFUSALS:
             pass  # the definitions say why
         return self.parse(key, value, what)

@@ -6,6 +6,7 @@ definition. A tagged field is there if the record has it.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
@@ -15,15 +16,20 @@ from klog.formats.packed import INT16
 from klog.formats.record_functions import Reader
 from klog.formats.values import Value
 
-Writer: TypeAlias = Callable[[int, Mapping[str, Value]], bytes]
+Writer: TypeAlias = Callable[..., bytes]
 
 
 def version_of(data: bytes) -> int:
     """The version of a value, or the type of a key. Raises `FormatError`."""
-    if len(data) < INT16.size:
-        raise FormatError("the record ends too early", position_bytes=len(data))
-    version: int = INT16.unpack_from(data)[0]
+    try:
+        version: int = INT16.unpack_from(data)[0]
+    except struct.error:
+        raise _too_short(data) from None
     return version
+
+
+def _too_short(data: bytes) -> FormatError:
+    return FormatError("the record ends too early", position_bytes=len(data))
 
 
 class RecordFields:
@@ -34,11 +40,14 @@ class RecordFields:
         self._title = title
         self._readers: Final[Mapping[int, Reader]] = _records.READERS[title]
         self.writers: Final[Mapping[int, Writer]] = _records.WRITERS[title]
-        """What `write` calls, by version, for those to whom a call more matters."""
+        """What `write` calls, by version: with the version, and the fields by their names."""
 
     def read(self, data: bytes) -> Value:
         """The fields of a record. Bytes after them are ignored. Raises `FormatError`."""
-        version = version_of(data)
+        try:
+            (version,) = INT16.unpack_from(data)
+        except struct.error:
+            raise _too_short(data) from None
         reader = self._readers.get(version)
         if reader is None:
             known = ", ".join(map(str, self._readers))
@@ -51,4 +60,4 @@ class RecordFields:
 
     def write(self, version: int, fields: Mapping[str, Value]) -> bytes:
         """A record of this version. Fields that it does not have are passed over. Raises `FormatError`."""
-        return self.writers[version](version, fields)
+        return self.writers[version](version, **fields)

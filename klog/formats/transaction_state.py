@@ -69,11 +69,6 @@ def parse(key: Bytes | None, value: Bytes | None) -> KeyValue:
     return TransactionRecord.parse(key, value, TITLE)
 
 
-def read(key: bytes | None, value: bytes | None) -> KeyValue:
-    """The same, fast: as plain dicts and lists. Raises `FormatError`."""
-    return TransactionRecord.read(key, value, TITLE)
-
-
 def build(record: KeyValue) -> tuple[bytes, bytes | None]:
     """Key and value of one record."""
     return TransactionRecord.build(record, TITLE)

@@ -68,7 +68,7 @@ def group_key(group_id: str) -> bytes:
 def offset_key(group_id: str, partition: PartitionKey) -> bytes:
     """The key of a committed offset. Raises `FormatError` if a name is too long."""
     topic, number = partition
-    return _WRITE_OFFSET_KEY(_COMMIT_TYPE, {"group": group_id, "topic": topic, "partition": number})
+    return _WRITE_OFFSET_KEY(_COMMIT_TYPE, group=group_id, topic=topic, partition=number)
 
 
 def offset_value(commit: CommittedOffset, version: int = NEWEST_VALUE_VERSION) -> bytes:
@@ -81,13 +81,11 @@ def offset_value(commit: CommittedOffset, version: int = NEWEST_VALUE_VERSION) -
         version = _EXPIRING_VERSION
     return _OFFSET_WRITERS[version](
         version,
-        {
-            "offset": offset,
-            "leaderEpoch": leader_epoch,
-            "metadata": metadata,
-            "commitTimestamp": commit_timestamp_ms,
-            "expireTimestamp": expire_timestamp_ms,
-        },
+        offset=offset,
+        leaderEpoch=leader_epoch,
+        metadata=metadata,
+        commitTimestamp=commit_timestamp_ms,
+        expireTimestamp=expire_timestamp_ms,
     )
 
 

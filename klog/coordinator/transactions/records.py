@@ -6,8 +6,8 @@ written in version 0.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Final, NamedTuple
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final, NamedTuple
 
 from klog.coordinator.transactions.values import NO_TIMESTAMP, Producer, TransactionState
 from klog.formats.constants import INT16_MAX
@@ -21,6 +21,7 @@ _VALUE_VERSION: Final = 0
 _KEY: Final = RecordFields("TransactionLogKey")
 _VALUE: Final = RecordFields("TransactionLogValue")
 _WRITE_VALUE: Final = _VALUE.writers[_VALUE_VERSION]
+_NO_PARTITIONS: Final = frozenset[TopicPartition]()
 
 # The states that a record may have: an id that is dead has no record, and fencing is over when it is written.
 _STATES: Final = {
@@ -60,22 +61,21 @@ def transaction_value(record: TransactionRecord) -> bytes:
     is_empty = record.state is TransactionState.EMPTY
     if is_empty and record.partitions:
         raise FormatError("an empty transaction has partitions")
-    fields = {
-        "producerId": producer.producer_id,
-        "producerEpoch": producer.epoch,
-        "transactionTimeoutMs": record.timeout_ms,
-        "transactionStatus": record.state.number,
-        "transactionPartitions": None if is_empty else _topics(record.partitions),
-        "transactionLastUpdateTimestampMs": record.last_update_ms,
-        "transactionStartTimestampMs": record.start_ms,
-    }
-    return _WRITE_VALUE(_VALUE_VERSION, fields)
+    return _WRITE_VALUE(
+        _VALUE_VERSION,
+        producerId=producer.producer_id,
+        producerEpoch=producer.epoch,
+        transactionTimeoutMs=record.timeout_ms,
+        transactionStatus=record.state.number,
+        transactionPartitions=None if is_empty else _topics(record.partitions),
+        transactionLastUpdateTimestampMs=record.last_update_ms,
+        transactionStartTimestampMs=record.start_ms,
+    )
 
 
 def _topics(partitions: Collection[TopicPartition]) -> list[dict[str, object]]:
-    if len(partitions) == 1:  # as in most transactions
-        ((topic, number),) = partitions
-        return [{"topic": topic, "partitionIds": (number,)}]
+    if len(partitions) < 2:  # as in most transactions
+        return [{"topic": topic, "partitionIds": (number,)} for topic, number in partitions]
     by_topic: dict[str, list[int]] = {}
     for topic, number in sorted(partitions):
         by_topic.setdefault(topic, []).append(number)
@@ -100,6 +100,7 @@ def read_transaction_value(value: bytes) -> TransactionRecord:
     """A record, of any version. Raises `FormatError`."""
     fields = _VALUE.read(value)
     status = fields["transactionStatus"]
+    topics = fields["transactionPartitions"]
     state = _STATES.get(status)
     if state is None:
         raise FormatError(f"a transaction cannot have the state {status}")
@@ -107,11 +108,13 @@ def read_transaction_value(value: bytes) -> TransactionRecord:
         Producer(fields["producerId"], fields["producerEpoch"]),
         fields["transactionTimeoutMs"],
         state,
-        frozenset(
-            TopicPartition(topic["topic"], number)
-            for topic in fields["transactionPartitions"] or ()
-            for number in topic["partitionIds"]
-        ),
+        _partitions(topics) if topics else _NO_PARTITIONS,
         fields["transactionLastUpdateTimestampMs"],
         fields["transactionStartTimestampMs"],
+    )
+
+
+def _partitions(topics: Iterable[Mapping[str, Any]]) -> frozenset[TopicPartition]:
+    return frozenset(
+        [TopicPartition(topic["topic"], number) for topic in topics for number in topic["partitionIds"]]
     )
