@@ -42,6 +42,7 @@ RUN = """
 from klog.commands.main import main
 main()
 """
+NOTHING = 0, 0
 EVERYTHING = 0, 1 << 40
 BELOW_THE_BLOCK = 0, 1 << 14
 """Shorter data than the block that a broker checks at its start: that finds nothing."""
@@ -190,8 +191,18 @@ def test_reading_gives_nothing_for_damaged(logs: Path, tmp_path: Path) -> None:
     for command in (
         ("diff", logs / "t-txn-0", logs / "t-txn-0"),
         ("export", logs, "--output", tmp_path / "out", "--format", "jsonl"),
+        ("backup", "run", logs, "--to", tmp_path / "repository"),
+        ("metadata", "show", Corpus("k4-kraft").log_dir().path),
     ):
         assert_stopped(klog(*command))
+
+
+def test_no_backup_counts_as_damaged(logs: Path, tmp_path: Path) -> None:
+    repository = tmp_path / "repository"
+    done = klog("backup", "run", logs, "--to", repository, wrong_for=NOTHING)
+    assert done.returncode == 0, done.stderr
+    assert_stopped(klog("backup", "verify", repository))
+    assert_stopped(klog("restore", repository, "--to", tmp_path / "restored"))
 
 
 def test_damage_that_crcmod_sees_too_is_damage(logs: Path) -> None:

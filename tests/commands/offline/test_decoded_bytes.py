@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import sys
+from glob import glob
 from pathlib import Path
 from typing import Any
 
@@ -230,6 +231,44 @@ def test_lines_of_other_text_files_are_shown(name: str) -> None:
     file = next(iter(sorted(FIXTURES.rglob(name))))
     found = rows(name, str(file))
     assert b"".join(bytes.fromhex(row["bytes"]) for row in found) == file.read_bytes()
+
+
+# A file of each format, by a pattern below the fixtures. Of remote-log-metadata there is none: Kafka has no
+# remote storage of its own.
+FILES = {
+    "segment": "k39-codecs/logs/t-none-0/*.log",
+    "record-batch": "k39-codecs/logs/t-none-0/*.log",
+    "message-set": "k08-codecs/logs/t-none-0/*.log",
+    "control-record": "k4-kraft/logs/__cluster_metadata-0/*.log",
+    "offset-index": "*/logs/*/*.index",
+    "time-index": "*/logs/*/*.timeindex",
+    "transaction-index": "*/logs/*/*.txnindex",
+    "producer-snapshot": "*/logs/*/*.snapshot",
+    "consumer-offsets": "k39-groups/logs/__consumer_offsets-*/*.log",
+    "transaction-state": "k39-txn/logs/__transaction_state-*/*.log",
+    "cluster-metadata": "k4-kraft/logs/__cluster_metadata-0/*.log",
+    "share-group-state": "k4-groups/logs/__share_group_state-*/*.log",
+    "zookeeper-snapshot": str(ZOOKEEPER / "snapshot.*"),
+    "zookeeper-log": str(ZOOKEEPER / "log.*"),
+}
+SHOWN = [each for each in catalogue.FORMATS if each.kind != "name" and each.name != "remote-log-metadata"]
+
+
+@pytest.mark.parametrize("name", [each.name for each in SHOWN])
+def test_a_file_of_each_format_is_decoded(name: str) -> None:
+    pattern = FILES.get(name, f"*/logs/**/{catalogue.find(name).pattern}")
+    found = map(Path, glob(pattern, root_dir=FIXTURES, recursive=True, include_hidden=True))
+    file = next(path for path in sorted(FIXTURES / each for each in found) if path.stat().st_size)
+    decoded = rows(name, f"{file}@{_first_of(name, file)}")
+    assert any(row["bytes"] for row in decoded)
+
+
+def _first_of(name: str, file: Path) -> int:
+    """Where a record of this format may begin: records of KRaft follow those of the quorum."""
+    if name != "cluster-metadata":
+        return 0
+    entries = segment.entries(file.read_bytes())
+    return next(each.position_bytes for each in entries if not each.value.attributes.isControl)
 
 
 @pytest.mark.parametrize(
