@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -145,8 +145,20 @@ def check(recorded: Recorded, plan: RestorePlan, path: Path, at_ms: int | None) 
     for directory in path.glob(f"{CONSUMER_OFFSETS}-*"):
         for group_id, found in committed_offsets(directory.name, rows_of(directory)).items():
             offsets[group_id] = found[INPUT, 0].offset if (INPUT, 0) in found else 0
+    count = require_history(recorded.clients, seen, offsets, at_ms)
+    require_no_open_transactions(path)
+    return count
+
+
+def require_history(
+    clients: Mapping[str, Client],
+    seen: Mapping[int, Collection[str]],
+    offsets: Mapping[str, int],
+    at_ms: int | None,
+) -> int:
+    """Transactions are whole, and each is there if it was committed by then; returns how many are there."""
     count = 0
-    for name, client in recorded.clients.items():
+    for name, client in clients.items():
         last = 0
         for attempt in client.attempts:
             value = f"{name} {attempt.number}"
@@ -160,6 +172,10 @@ def check(recorded: Recorded, plan: RestorePlan, path: Path, at_ms: int | None) 
                 assert where or attempt.ended_ms > at_ms, value
                 assert not where or attempt.ends_ms <= at_ms, value
         assert offsets.get(name, 0) == last
+    return count
+
+
+def require_no_open_transactions(path: Path) -> None:
     for directory in path.glob("__transaction_state-*"):
         for record in transaction_states(rows_of(directory)).values():
             assert record.state not in (
@@ -167,7 +183,6 @@ def check(recorded: Recorded, plan: RestorePlan, path: Path, at_ms: int | None) 
                 TransactionState.PREPARE_COMMIT,
                 TransactionState.PREPARE_ABORT,
             )
-    return count
 
 
 def require_same_bytes(original: Path, restored: Path, end_offset: int) -> None:

@@ -7,7 +7,9 @@ import threading
 import time
 from dataclasses import dataclass
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+
+from tests.checker.players import HangingClientError, in_time
 
 TOPIC = "orders"
 PARTITIONS = 5
@@ -35,8 +37,9 @@ class Attempt:
 class Client(threading.Thread):
     """Writes transactions one after the other until it is stopped."""
 
-    def __init__(self, bootstrap: str, name: str, seed: int) -> None:
+    def __init__(self, bootstrap: str, name: str, seed: int, timeout_s: int = 30) -> None:
         super().__init__(daemon=True)
+        self.timeout_s = timeout_s
         self.bootstrap, self.name, self.seed = bootstrap, name, seed
         self.attempts: list[Attempt] = []
         self.stopping = threading.Event()
@@ -56,30 +59,45 @@ class Client(threading.Thread):
 
     def _write(self) -> None:
         chance = random.Random(self.seed)
-        producer = Producer(
-            {"bootstrap.servers": self.bootstrap, "transactional.id": self.name, "linger.ms": 0}
-        )
-        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": self.name})
-        metadata = consumer.consumer_group_metadata()
-        producer.init_transactions(30)
-        number = 0
         while not self.stopping.is_set():
-            number += 1
+            self._write_with_new_clients(chance)
+
+    def _write_with_new_clients(self, chance: random.Random) -> None:
+        """Until the producer hangs. What it has left open is aborted when the next one begins."""
+        address = {"bootstrap.servers": self.bootstrap, "reconnect.backoff.max.ms": 200}
+        silent = {"log_level": 0, "error_cb": lambda error: None}
+        producer = Producer({**address, **silent, "transactional.id": self.name, "linger.ms": 0})
+        consumer = Consumer({**address, **silent, "group.id": self.name})
+        producer.init_transactions(self.timeout_s)
+        while not self.stopping.is_set():
             chosen = chance.sample(range(PARTITIONS), chance.randint(1, PARTITIONS))
-            attempt = Attempt(number, chosen, chance.random() < 0.75)
+            attempt = Attempt(len(self.attempts) + 1, chosen, chance.random() < 0.75)
             self.attempts.append(attempt)
             producer.begin_transaction()
-            for partition in chosen:
-                producer.produce(TOPIC, value=f"{self.name} {number}", partition=partition)
-                if chance.random() < 0.3:
-                    producer.flush()
-            producer.send_offsets_to_transaction([TopicPartition(INPUT, 0, number)], metadata)
-            producer.flush()
-            time.sleep(chance.random() / 100)
-            attempt.ends_ms = now_ms()
-            if attempt.is_commit:
-                producer.commit_transaction(30)
-            else:
-                producer.abort_transaction(30)
+            try:
+                self._play(attempt, producer, consumer, chance)
+            except KafkaException as error:
+                if not error.args[0].txn_requires_abort():
+                    raise
+                attempt.is_commit = False
+                producer.abort_transaction(self.timeout_s)
+            except HangingClientError:
+                attempt.is_commit = False
+                break
             attempt.ended_ms = now_ms()
         consumer.close()
+
+    def _play(self, attempt: Attempt, producer: Producer, consumer: Consumer, chance: random.Random) -> None:
+        for partition in attempt.partitions:
+            producer.produce(TOPIC, value=f"{self.name} {attempt.number}", partition=partition)
+            if chance.random() < 0.3:
+                producer.flush()
+        place, group = TopicPartition(INPUT, 0, attempt.number), consumer.consumer_group_metadata()
+        in_time(lambda: producer.send_offsets_to_transaction([place], group, self.timeout_s))
+        producer.flush()
+        time.sleep(chance.random() / 100)
+        attempt.ends_ms = now_ms()
+        if attempt.is_commit:
+            producer.commit_transaction(self.timeout_s)
+        else:
+            producer.abort_transaction(self.timeout_s)

@@ -55,7 +55,7 @@ class HangingClientError(Exception):
     """A client's call has not returned in time."""
 
 
-def _in_time(call: Callable[[], object]) -> None:
+def in_time(call: Callable[[], object]) -> None:
     """Make a call that may never return: librdkafka waits for a coordinator that was killed without a limit
     of time (its issues 5456 and 5511). Raises `HangingClientError`, and what the call raises.
     """
@@ -318,5 +318,5 @@ class Transformer(Player):
     ) -> None:
         offsets = [TopicPartition(*partition, end) for partition, (_, end) in inputs.items()]
         group = consumer.consumer_group_metadata()
-        _in_time(lambda: producer.send_offsets_to_transaction(offsets, group, _HANGS_AFTER_S))
+        in_time(lambda: producer.send_offsets_to_transaction(offsets, group, _HANGS_AFTER_S))
         self._timed("its commit", lambda: producer.commit_transaction(_CALL_TIMEOUT_S))
