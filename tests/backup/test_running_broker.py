@@ -10,8 +10,10 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 
+from klog.backup.restoring.request import RestoreRequest
 from klog.formats.names import FileKind, TopicPartition
 from klog.testing import broker
+from tests.backup.recorded import restore
 from tests.backup.repositories import Backups, log_files
 from tests.export.logs import Log, batch, replica, write_checkpoint, write_segment
 
@@ -54,6 +56,21 @@ def test_records_above_the_high_watermark_are_left_to_later_runs(backups: Backup
         backups.run(logs)
         assert backups.segments("orders") == {path.name: path.read_bytes()}
         assert [piece.first_offset for piece in backups.states()[ORDERS].pieces] == [0, 25]
+
+
+def test_a_checkpoint_that_is_older_after_a_crash_doubles_no_batch(
+    backups: Backups, logs: Path, tmp_path: Path
+) -> None:
+    path = write_segment(logs / "orders-0", batches(0, 8))
+    with held(logs):
+        for high_watermark in (25, 20, 40):
+            write_checkpoint(logs, FileKind.REPLICATION_CHECKPOINT, orders_0=high_watermark)
+            backups.run(logs)
+    between_ms = backups.now_ms - 500
+
+    restore(backups.repository, RestoreRequest(between_ms), tmp_path / "new")
+
+    assert log_files(tmp_path / "new" / "orders-0") == {path.name: path.read_bytes()}
 
 
 def test_the_log_end_can_be_asked_for(backups: Backups, logs: Path) -> None:

@@ -66,10 +66,13 @@ def view_of(known: PartitionState | None, following: PartitionState | None) -> P
     if following is None or not _continues(known, following):
         return _view(known, known, known.end_offset, None, _whole(known))
     base = max((piece.segment_base_offset for piece in known.pieces), default=0)
+    # The checkpoint of a broker that has crashed is older than what an earlier run has copied.
+    copied_end = max((piece.end_offset for piece in known.pieces), default=known.end_offset)
+    end = max(copied_end, known.end_offset)
     rest = [
-        Part(piece, max(piece.segment_base_offset, base), known.end_offset)
+        Part(piece, max(piece.segment_base_offset, base), end)
         for piece in following.pieces
-        if piece.end_offset > known.end_offset
+        if piece.end_offset > end
     ]
     return _view(known, following, known.end_offset, following.end_offset, [*_whole(known), *rest])
 
