@@ -15,7 +15,7 @@ from klog.backup import names
 from klog.backup.encryption import Keys, OpenedObject, Sealer
 from klog.backup.retrying import NO_RETRIES, RetryingFile, RetryPolicy
 from klog.export.open_output import open_output
-from klog.export.outputs import TEMPORARY, FileStatus, Output, PendingFile, writing
+from klog.export.outputs import DISK_FULL, TEMPORARY, FileStatus, Output, PendingFile, writing
 from klog.formats.checksums import Bytes
 from klog.formats.errors import StorageError
 from klog.formats.optional import require_pyarrow
@@ -205,7 +205,9 @@ class Store:
 
 
 def _store_error(error: StorageError) -> StoreError:
-    return StoreError(error.what, file=error.file, position_bytes=error.position_bytes, cure=error.cure)
+    is_full = isinstance(error.__cause__, OSError) and error.__cause__.errno in DISK_FULL
+    cure = "free some space and run it again: what is stored is kept" if is_full else error.cure
+    return StoreError(error.what, file=error.file, position_bytes=error.position_bytes, cure=cure)
 
 
 def open_store(

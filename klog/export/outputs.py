@@ -28,7 +28,7 @@ JOB_STATE_DIRECTORY: Final = "_klog"
 
 TEMPORARY: Final = f"{JOB_STATE_DIRECTORY}/unfinished"
 """The directory of files that are being written, or were when their writer was killed."""
-_DISK_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+DISK_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 LOCK: Final = f"{JOB_STATE_DIRECTORY}/lock"
 
 
@@ -174,7 +174,7 @@ def writing(path: str) -> Iterator[None]:
         yield
     except OSError as error:
         problem = storage_error("cannot be written", path, error)
-        if error.errno in _DISK_FULL:
+        if error.errno in DISK_FULL:
             again = "run it again (klog export with --resume): what is done is kept"
             problem.cure = f"free some space and {again}"
         raise problem from error

@@ -85,6 +85,7 @@ def test_a_disk_that_is_full_at_any_write_of_a_run(backups: Backups, logs: Path)
         failed += 1
         assert done.stderr.count("\n") == 1, done.stderr
         assert "cannot be written: No space left on device" in done.stderr
+        assert "(free some space and run it again: what is stored is kept)" in done.stderr
         assert backups.repository.ids() == [first]
         assert not verify(backups.repository, [first], VerifyOptions()).findings
     assert failed >= 4  # pieces, states, a manifest
