@@ -13,7 +13,6 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from klog.backup.keys import UserKey
 from klog.backup.repository import Repository
-from klog.backup.restoring.histories import Detail
 from klog.backup.restoring.request import RestoreRequest, plan_of, select
 from klog.backup.restoring.run import TargetOptions, run_restore
 from klog.commands.servers.read_only import opened_repository
@@ -43,7 +42,7 @@ def served_repository(place: str, request: RestoreRequest, key: UserKey | None =
 def served_restore(repository: Repository, request: RestoreRequest, path: Path) -> Iterator[Broker]:
     """A broker that serves what a restore to the moment has written."""
     selected = select(repository, request)
-    plan = plan_of(repository, request, selected, detail=Detail.CUT)
+    plan = plan_of(repository, request, selected)  # of all pieces
     run_restore(repository, plan, selected.manifest, TargetOptions(str(path), CLUSTER_ID, brokers=(1,)))
     options = read_config(None, (*LISTENER, *read_only_options(str(path), 1)))
     broker = Broker(options, is_read_only=True)

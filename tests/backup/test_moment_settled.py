@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Mapping
 from typing import BinaryIO
 
 import pytest
@@ -38,7 +39,7 @@ class Pieces:
             data, table = b"".join(batches[number : number + _BATCHES_OF_A_PIECE]), BatchTable()
             kernel.scan(data, 0, True, table)
             transactions = OpenTransactions()
-            assert list(transactions.follow(memoryview(data), table, 0, len(table))) is not None
+            deque(transactions.follow(memoryview(data), table, 0, len(table)), maxlen=0)
             name = str(number)
             self._data[name] = data
             first, end = table.base_offset[0], table.last_offset[-1] + 1
@@ -77,17 +78,20 @@ def read(
 
 
 def compare(
-    cluster: SimulatedCluster, rules: dict[TopicPartition, EndRule], view_ms: int, settled_ms: int
+    cluster: SimulatedCluster,
+    rules: Mapping[TopicPartition, EndRule],
+    read_ms: Mapping[TopicPartition, int],
+    settled_ms: int,
 ) -> int:
     """Both cuts are the same; returns how many pieces were passed over."""
     partitions = [each for each in rules if each != STATE]
-    histories = {each: cluster.history(each, rule, view_ms) for each, rule in rules.items()}
-    decisions = cluster.decisions(view_ms) if STATE in rules else Decisions()
+    histories = {each: cluster.history(each, rule, read_ms[each]) for each, rule in rules.items()}
+    decisions = cluster.decisions(read_ms[STATE]) if STATE in rules else Decisions()
     whole = ConsistentEnds(histories, decisions)
     since_ms = whole.open_since_ms()
     if since_ms is not None and since_ms <= settled_ms:
         settled_ms = since_ms - 100
-    read_ones = {each: read(cluster, each, rules[each], view_ms, settled_ms) for each in partitions}
+    read_ones = {each: read(cluster, each, rules[each], read_ms[each], settled_ms) for each in partitions}
     passed = {each: history for each, (history, _) in read_ones.items()}
 
     found = ConsistentEnds({**histories, **passed}, decisions)
@@ -107,7 +111,21 @@ def test_the_cut_is_the_same_at_random_moments(has_decisions: bool) -> None:
         ends = {each: cluster.logs[each].end_at(at_ms + cluster.random.randint(-40, 40)) for each in logs}
         rules = {each: EndRule(end, end) for each, end in ends.items()}
 
-        passed += compare(cluster, rules, cluster.now_ms, at_ms - 150)
+        passed += compare(cluster, rules, dict.fromkeys(rules, cluster.now_ms), at_ms - 150)
+
+    assert passed > 100
+
+
+@pytest.mark.parametrize("has_decisions", [True, False])
+def test_the_cut_is_the_same_if_partitions_were_read_at_different_times(has_decisions: bool) -> None:
+    passed = 0
+    for seed in SEEDS:
+        cluster = SimulatedCluster(seed, skew_ms=2)
+        at_ms = cluster.random.randint(1_000_000, cluster.now_ms)
+        logs = (*PARTITIONS, STATE) if has_decisions else PARTITIONS
+        read_ms = {each: at_ms + cluster.random.randint(0, 60) for each in logs}
+
+        passed += compare(cluster, dict.fromkeys(logs, EndRule(1 << 62)), read_ms, min(read_ms.values()) - 50)
 
     assert passed > 100
 
@@ -123,6 +141,6 @@ def test_what_ends_behind_an_end_that_is_given_is_read() -> None:
             for each, log in cluster.logs.items()
         }
 
-        passed += compare(cluster, rules, cluster.now_ms, cluster.now_ms)
+        passed += compare(cluster, rules, dict.fromkeys(rules, cluster.now_ms), cluster.now_ms)
 
     assert passed > 100

@@ -51,12 +51,10 @@ class Read:
 
 
 def settled_before_ms(views: Sequence[PartitionView], moment_ms: int) -> int:
-    """Transactions that ended before this time are known wherever they are decided.
-
-    That is by `__transaction_state`, and by the other partitions if it is not there.
+    """Transactions that ended before this time are known in all partitions: one that is not whole in a
+    partition that was read early moves the ends of the others back, too.
     """
-    deciding = [view for view in views if view.partition.topic == TRANSACTION_TOPIC]
-    return min([moment_ms, *(view.complete_ms for view in deciding or views)]) - SETTLED_MS
+    return min([moment_ms, *(view.complete_ms for view in views)]) - SETTLED_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +81,7 @@ class _Reading:
         is_deciding = view.partition.topic == TRANSACTION_TOPIC
         self._needs_all = asked.detail is Detail.BATCHES or bool(view.gaps) or is_deciding
         self._needs_transactions = asked.detail is not Detail.CUT
-        self._settled_ms = min(asked.settled_ms, view.complete_ms)
+        self._settled_ms = asked.settled_ms
         self._reader = HistoryReader(rule, view.gaps)
         self._found = Read(self._reader.finish(0), 0, 0, MAGIC_V2, [])
 
