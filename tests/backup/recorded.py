@@ -50,6 +50,18 @@ class Recorded:
     end_ms: int
 
 
+def started_clients(bootstrap: str) -> dict[str, Client]:
+    """The load, once it has committed a transaction: so there is one at each moment from now on."""
+    clients = {name: Client(bootstrap, name, seed) for seed, name in enumerate(CLIENTS)}
+    for client in clients.values():
+        client.start()
+    eventually(
+        lambda: any(each.is_commit for client in clients.values() for each in client.attempts[:-1]),
+        problem=lambda: f"no transaction was committed: {[each.failure for each in clients.values()]}",
+    )
+    return clients
+
+
 @contextmanager
 def recording(place: str) -> Iterator[Recorded]:
     config = {
@@ -64,14 +76,7 @@ def recording(place: str) -> Iterator[Recorded]:
         broker.create_topic(TOPIC, partitions=PARTITIONS)
         broker.create_topic(INPUT, partitions=1)
         directory = broker.log_dirs[0]
-        clients = {name: Client(broker.bootstrap_servers, name, seed) for seed, name in enumerate(CLIENTS)}
-        for client in clients.values():
-            client.start()
-        # At each moment from now on there is a committed transaction.
-        eventually(
-            lambda: any(each.is_commit for client in clients.values() for each in client.attempts[:-1]),
-            problem=lambda: f"no transaction was committed: {[each.failure for each in clients.values()]}",
-        )
+        clients = started_clients(broker.bootstrap_servers)
         begin_ms = now_ms()
         for number in range(RUNS):
             time.sleep(1.0)

@@ -11,10 +11,10 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from klog.backup.restoring.request import RestoreRequest
-from tests.backup.recorded import CLIENTS, Recorded, check, restore, without_input
+from tests.backup.recorded import Recorded, check, restore, started_clients, without_input
 from tests.backup.repositories import Backups
 from tests.backup.test_restored_brokers import require_clients_go_on
-from tests.backup.transactional_load import INPUT, PARTITIONS, TOPIC, Client, now_ms
+from tests.backup.transactional_load import INPUT, PARTITIONS, TOPIC, now_ms
 from tests.peers.broker import KRaftBroker, ZooKeeperBroker
 
 pytestmark = pytest.mark.kafka
@@ -29,10 +29,8 @@ def recorded(backups: Backups, broker: ZooKeeperBroker | KRaftBroker, directory:
     topics = [NewTopic(TOPIC, PARTITIONS), NewTopic(INPUT, 1)]
     for made in admin.create_topics(topics).values():
         made.result()
-    clients = {name: Client(broker.bootstrap, name, seed) for seed, name in enumerate(CLIENTS)}
+    clients = started_clients(broker.bootstrap)
     begin_ms = now_ms()
-    for client in clients.values():
-        client.start()
     for _ in range(RUNS):
         time.sleep(1.0)
         backups.run_over_wire(broker.bootstrap, now_ms=now_ms)
