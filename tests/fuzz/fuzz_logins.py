@@ -57,7 +57,9 @@ WAIT_S: Final = 0.02
 WITNESS_S: Final = 60
 MOST_GROWTH_BYTES: Final = 150 << 20
 PROTOCOLS: Final = ("SASL_PLAINTEXT", "SASL_SSL", "SSL")
-_METADATA: Final = struct.pack(">hhih", 3, 0, 99, -1) + struct.pack(">i", 0)
+# No damage makes this of another request, whose answer may come late and be taken for that of this one.
+_METADATA_ID: Final = 0x5EC4E7A1
+_METADATA: Final = struct.pack(">hhih", 3, 0, _METADATA_ID, -1) + struct.pack(">i", 0)
 _PLAIN_MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
 
@@ -237,7 +239,7 @@ class Witness:
         """Asks for metadata. Returns for how many seconds it waited. Raises FoundError."""
         begin_s = time.monotonic()
         answer = self._wire.send(_METADATA)
-        if not answer or answer[:4] != struct.pack(">i", 99):
+        if not answer or answer[:4] != struct.pack(">i", _METADATA_ID):
             raise FoundError(f"the client of {self._listener} got {answer!r}")
         return time.monotonic() - begin_s
 
@@ -297,8 +299,8 @@ class Fuzzer:
             wire = Wire(sock, chance)
             attacks.play(wire.send, chance, made)
             answer = wire.send(_METADATA)
-            if answer and answer[:4] == struct.pack(">i", 99) and not made.knows:
-                raise FoundError(f"metadata for {made}")
+            if answer and answer[:4] == struct.pack(">i", _METADATA_ID) and not made.knows:
+                raise FoundError(f"metadata for {made}: {answer[:100]!r}")
             if made.knows and chance.random() < 0.5:
                 attacks.play(wire.send, chance, attacks.attack(chance))
 
