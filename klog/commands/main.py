@@ -292,8 +292,8 @@ def _status(run: Callable[[], object]) -> str | int | None:
     except SystemExit as done:
         return done.code
     except (KlogError, ChecksumCodeError) as error:
-        status = _failed(error)
-        return _signal_before(error) or status
+        failed = _failed(error)
+        return _signal_before(error) or failed
     except _ClickError as error:
         from klog.commands.shared.usage import usage_error
 
@@ -302,6 +302,13 @@ def _status(run: Callable[[], object]) -> str | int | None:
         return _failed(usage_error(error))
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
+    except RuntimeError as error:
+        # Python 3.11 raises it in the place of what a signal raised in a `__set_name__`, as while an import
+        # makes a class.
+        status = _signal_before(error)
+        if status is None:
+            raise
+        return status
     except OSError as error:
         # Errors of files have a name and are KlogErrors by now. This one is of stdout (a full disk).
         if error.filename is not None:

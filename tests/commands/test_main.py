@@ -67,6 +67,16 @@ def test_an_error_while_a_signal_ends_the_command_is_shown_and_does_not_change_t
     assert capsys.readouterr().err == "klog: the offsets could not be committed\n"
 
 
+def test_ctrl_c_while_an_import_makes_a_class_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
+    class Interrupting:
+        def __set_name__(self, owner: type, name: str) -> None:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(SystemExit) as ended:
+        main.run_to_exit(lambda: type("Made", (), {"field": Interrupting()}))
+    assert (ended.value.code, capsys.readouterr().err) == (130, "")
+
+
 def test_the_list_of_commands_imports_none_of_them() -> None:
     code = (
         "import atexit, sys; atexit.register(lambda: print(*sorted(m for m in sys.modules"
