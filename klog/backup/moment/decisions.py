@@ -101,10 +101,12 @@ class Decisions:
     def decision_of(self, partition: TopicPartition, transaction: Transaction) -> Decision | None:
         """The decision of the transaction that a partition has a part of; None if it is not known.
 
-        It is the next one after the decision of the producer's marker before it in this partition. If there
-        is none, the time of its own marker says which one it is, or the time of its first record. One that
-        was open before a gap has the first of them that was completed after its first record. (Its producer
-        may have made that record before the decision before was completed.)
+        It is the next one after the decision of the producer's marker before it in this partition. If only
+        the completion of that one is known, it may have been about other partitions: it is passed over if it
+        was completed before the transaction's first record. If there is no marker before it, the time of its
+        own marker says which one it is, or the time of its first record. One that was open before a gap has
+        the first of them that was completed after its first record. (Its producer may have made that record
+        before the decision before was completed.)
         """
         found = self._those_naming(partition, transaction.producer_id)
         if not found:
@@ -122,10 +124,12 @@ class Decisions:
             ]
             return min(candidates, key=lambda each: each.distance_ms(marker.timestamp), default=None)
         follows_marker = before >= 0 or transaction.previous_ms >= 0
-        decision = next(iter(candidates if follows_marker else candidates[-1:]), None)
-        if decision is None or (follows_marker and decision.partitions is not None):
-            return decision
-        return decision if decision.completed_ms >= transaction.first_ms else None
+        possible = [
+            each
+            for each in candidates
+            if each.completed_ms >= transaction.first_ms or (follows_marker and each.partitions is not None)
+        ]
+        return next(iter(possible if follows_marker else reversed(possible)), None)
 
     def is_forgotten(self, transaction: Transaction) -> bool:
         """Whether the decision behind a transaction's marker is compacted away: there is a later one's."""
