@@ -141,13 +141,17 @@ class SimulatedCluster:
 
     # -- what a backup knows ---------------------------------------------------------------------------------
 
-    def history(self, partition: TopicPartition, rule: EndRule, view_ms: int) -> PartitionHistory:
-        """A partition of which everything up to a time is known."""
+    def history(
+        self, partition: TopicPartition, rule: EndRule, view_ms: int, start_offset: int = 0
+    ) -> PartitionHistory:
+        """A partition of which everything up to a time is known. What is before `start_offset` was deleted by
+        then, in the middle of a segment.
+        """
         reader = HistoryReader(rule)
         data, table = memoryview(self.logs[partition].data(view_ms)), BatchTable()
         kernel.scan(data, 0, True, table)
         reader.follow(data, table)
-        return reader.finish(view_ms)
+        return reader.finish(view_ms, start_offset)
 
     def decisions(self, view_ms: int, compacted_ms: int = 0) -> Decisions:
         """The decisions up to a time. Before `compacted_ms` only the last record of each producer is left."""

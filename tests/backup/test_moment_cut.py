@@ -116,6 +116,26 @@ def test_what_was_read_at_different_times_ends_where_it_is_whole(seed: int) -> N
             assert each in committed
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_markers_that_came_later_do_not_count_where_all_of_the_moment_was_deleted(seed: int) -> None:
+    cluster = SimulatedCluster(seed)
+    at_ms = cluster.random.randint(1_000_000, cluster.now_ms)
+    ends = {each: log.end_at(at_ms) for each, log in cluster.logs.items()}
+    emptied = PARTITIONS[0]
+    start = cluster.logs[emptied].end_offset
+    histories = {
+        each: cluster.history(
+            each, EndRule(ends[each], ends[each]), cluster.now_ms, start if each == emptied else 0
+        )
+        for each in cluster.logs
+    }
+
+    cut = _cut(histories, cluster.decisions(cluster.now_ms))
+
+    assert {each: found.end_offset for each, found in cut.items()} == ends | {emptied: start}
+    assert cut[emptied].rule_end == start
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_without_the_coordinators_topic_a_marker_decides(seed: int) -> None:
     cluster = SimulatedCluster(seed)

@@ -165,7 +165,7 @@ class ConsistentEnds:
     # -- the result ------------------------------------------------------------------------------------------
 
     def cut(self, moment_ms: int, fenced: Mapping[int, int]) -> Cut:
-        """The ends with the markers that end what is open there.
+        """The ends with the markers that end what is open there. No log ends before it begins.
 
         `moment_ms` is the time of markers for what was not decided; the producers in `fenced` get the epoch
         there in those.
@@ -173,7 +173,8 @@ class ConsistentEnds:
         committed = self._committed_by_markers()
         found = {}
         for partition, history in self._histories.items():
-            end = self.ends[partition]
+            end = max(self.ends[partition], history.start_offset)
+            rule_end = max(history.end_offset, history.start_offset)
             added: list[AddedMarker] = []
             gaps: dict[Gap, tuple[AddedMarker, ...]] = {}
             for each in history.transactions:
@@ -184,7 +185,7 @@ class ConsistentEnds:
                     added.append(marker)
                 else:
                     gaps[each.gap] = (*gaps.get(each.gap, ()), marker)
-            found[partition] = PartitionCut(end, history.end_offset, history.basis, tuple(added), gaps)
+            found[partition] = PartitionCut(end, rule_end, history.basis, tuple(added), gaps)
         return found
 
     def _marker(

@@ -68,7 +68,6 @@ class HistoryReader:
         """
         view_end = max(self._last_end, start_offset)
         end = view_end if self._end is None else self._end
-        end = max(end, start_offset)
         still_open = self._transactions.open.values()
         transactions = sorted((*self._ended, *still_open), key=lambda txn: txn.first_offset)
         return PartitionHistory(
@@ -80,6 +79,7 @@ class HistoryReader:
             self._transactions.coordinator_epochs,
             self._leader_epoch,
             self._lost_until_ms,
+            start_offset,
         )
 
     def _pass(self, gap: Gap) -> None:
