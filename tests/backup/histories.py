@@ -424,9 +424,12 @@ def values_in(directory: Path, log_start_offset: int) -> dict[int, str]:
         for row, (_, _, data) in enumerate(_batches(rows)):
             producer_id = table.producer_id[row]
             if table.attributes[row] & CONTROL_BIT:
+                ended = open_ones.pop(producer_id, {})
+                if not table.count[row]:
+                    assert not ended  # the cleaner has removed the marker after the records
+                    continue
                 marker = marker_of_batch(data)
                 assert marker is not None
-                ended = open_ones.pop(producer_id, {})
                 found |= {} if marker.aborted else ended
                 continue
             payload = memoryview(decode_one(rows.data, table, row, records))

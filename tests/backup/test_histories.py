@@ -63,7 +63,8 @@ def check_run(history: History, identifier: str, path: Path) -> None:
         assert planned.view.log_start_offset == found.log_start_offset
         assert cut.end_offset == cut.rule_end == found.end_offset
         rest = [each for each in batches_in(directory) if each[1] <= cut.end_offset]
-        assert rest == [each for each in found.batches if each[1] <= cut.end_offset][-len(rest) or None :]
+        before = [each for each in found.batches if each[1] <= cut.end_offset]
+        assert rest == before[len(before) - len(rest) :]
         assert {end for _, end, _ in found.batches if found.log_start_offset < end <= cut.end_offset} <= {
             end for _, end, _ in rest
         }
@@ -78,7 +79,7 @@ def check_run(history: History, identifier: str, path: Path) -> None:
     require_no_open_transaction(path)
     kept = {first for first, _, _ in seen[OFFSETS].batches}
     commits = [each for each in history.commits if each.at_ms <= at_ms and each.offset in kept]
-    ends = {each: found.end_offset for each, found in seen.items()}
+    ends = {each.target: each.cut.restored_end for each in plan.partitions}
     assert groups_in(path) == groups_of(commits, at_ms, ends)
 
 
