@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -123,6 +123,10 @@ class Seen:
     sequences: dict[int, int]
 
 
+Run = Mapping[TopicPartition, Seen]
+"""What a run has of all partitions."""
+
+
 @dataclass
 class Commit:
     """An offset that a group has committed; `offset` is where its record lies."""
@@ -149,7 +153,7 @@ class History:
         (self.directory / "meta.properties").write_text("version=0\nbroker.id=1\ncluster.id=abc\n")
         self.deletions: list[int] = []
         self.commits: list[Commit] = []
-        self.runs: dict[str, dict[TopicPartition, Seen]] = {}
+        self.runs: dict[str, Run] = {}
         self._transactions = [self._transact(100 + number) for number in range(2)]
         self._number = 0
         choices: dict[Callable[[], object], int] = {
@@ -171,6 +175,19 @@ class History:
             self.clock.now_ms += self.random.choice((1, 20, 700, 4000))
         if not self.runs:
             self.run()
+
+    def around(self, at_ms: int) -> tuple[Run | None, Run | None]:
+        """The last run before a moment, and the first one that began long enough after it, or the newest."""
+        runs = sorted(self.runs.values(), key=_time_of)
+        before = [each for each in runs if _time_of(each) <= at_ms]
+        after = [each for each in runs if _time_of(each) > at_ms]
+        complete = [each for each in after if _time_of(each) >= at_ms + CHECKPOINT_AGE_MS]
+        return before[-1] if before else None, (complete[:1] or after[-1:] or [None])[0]
+
+    def owner(self, partition: TopicPartition, topic_id: str | None) -> Partition:
+        """The partition with a topic id that some run has seen."""
+        found = (run[partition].partition for run in self.runs.values())
+        return next(each for each in found if each.topic_id == topic_id)
 
     # -- partitions ------------------------------------------------------------------------------------------
 
@@ -380,6 +397,10 @@ class History:
         prune(repository, plan, lambda _name: None)
         for identifier in plan.removed:
             del self.runs[identifier]
+
+
+def _time_of(run: Run) -> int:
+    return run[STATE].at_ms
 
 
 def _fail(*what: object) -> None:

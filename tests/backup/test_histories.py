@@ -24,6 +24,7 @@ from tests.backup.histories import (
     STATE,
     Commit,
     History,
+    Run,
     Seen,
     batches_in,
     values_in,
@@ -77,46 +78,58 @@ def check_run(history: History, identifier: str, path: Path) -> None:
             }
         require_that_it_goes_on(directory, planned.target, found)
     require_no_open_transaction(path)
-    kept = {first for first, _, _ in seen[OFFSETS].batches}
+    kept = seen[OFFSETS].offsets
     commits = [each for each in history.commits if each.at_ms <= at_ms and each.offset in kept]
     ends = {each.target: each.cut.restored_end for each in plan.partitions}
     assert groups_in(path) == groups_of(commits, at_ms, ends)
 
 
 def check_moment(history: History, at_ms: int, path: Path) -> None:
-    """Between two runs: all that a run before the moment had read, and nothing that came after the moment."""
+    """Between two runs: all that a run before the moment had read, and what the one after it still found of
+    what came until then. Nothing that came after the moment.
+    """
     plan = restore(history.backups.repository, RestoreRequest(at_ms), path)
     require_no_open_transaction(path)
+    known, following = history.around(at_ms)
+    known_ms = history.begin_ms - 1 if known is None else known[STATE].at_ms
+    was_deleted = any(each > known_ms for each in history.deletions)
+    # If decisions were compacted meanwhile, only the markers that came before the moment tell.
+    is_told = not any(each > known_ms for each in history.partitions[STATE].removals)
+    last_ms = known_ms if following is None else at_ms
     parts: dict[tuple[int, int], set[bool]] = {}
-    decisions = history.partitions[STATE]
     for planned in plan.partitions:
         directory = path / str(planned.target)
         require_that_it_goes_on(directory, planned.target, None)
         if planned.target in (OFFSETS, STATE):
             continue
-        runs = sorted((each[planned.target] for each in history.runs.values()), key=lambda each: each.at_ms)
-        owner = next(each.partition for each in runs if each.partition.topic_id == planned.view.topic_id)
-        visible = owner.visible(at_ms)
+        owner = history.owner(planned.target, planned.view.topic_id)
         begin = planned.view.log_start_offset
         found = values_in(directory, begin)
+        visible = owner.visible(last_ms)
         assert found.items() <= visible.items()
-        known = [each for each in runs if each.at_ms <= at_ms]
-        if not known:
-            continue
-        assert owner is known[-1].partition
-        if any(each > known[-1].at_ms for each in owner.removals):
-            continue
-        kept = {o for o in owner.offsets if o >= known[-1].end_offset or o in known[-1].offsets}
-        kept = {o for o in kept if begin <= o < runs[-1].end_offset}
-        if any(each > known[-1].at_ms for each in history.deletions):
+        assert known is None or owner is known[planned.target].partition
+        if was_deleted:
             continue  # what a transaction had written into that topic since the run is lost
+        kept = {each for each in kept_of(planned.target, known, following) if each >= begin}
         for number, offsets in owner.of_transactions().items():
             parts.setdefault(number, set()).update(each in found for each in offsets & kept)
-        # If decisions were compacted meanwhile, only the markers that came before the moment tell.
-        is_told = not any(each > known[-1].at_ms for each in decisions.removals)
-        if runs[-1].at_ms >= at_ms and is_told:
+        if is_told:
             assert found.keys() == visible.keys() & kept
     assert all(len(each) < 2 for each in parts.values()), "a transaction is torn"
+    if is_told and not was_deleted:
+        kept = kept_of(OFFSETS, known, following)
+        commits = [each for each in history.commits if each.at_ms <= last_ms and each.offset in kept]
+        ends = {each.target: each.cut.restored_end for each in plan.partitions}
+        assert groups_in(path) == groups_of(commits, last_ms, ends)
+
+
+def kept_of(partition: TopicPartition, known: Run | None, following: Run | None) -> set[int]:
+    """The offsets of records that two runs have of a partition."""
+    first, end = (
+        (frozenset(), 0) if known is None else (known[partition].offsets, known[partition].end_offset)
+    )
+    rest = frozenset() if following is None else following[partition].offsets
+    return {*first, *(each for each in rest if each >= end)}
 
 
 def groups_of(
