@@ -37,7 +37,7 @@ class LogDirectories:
                 for partition, listed in found.replicas.items()
                 if is_wanted(partition.topic)
             },
-            frozenset(each.source.directory for each in found.log_directories if each.is_whole),
+            frozenset(each.source for each in found.log_directories if each.is_whole),
             found.problems,
         )
 

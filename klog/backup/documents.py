@@ -151,6 +151,7 @@ _REF: Final = structure(
     size_bytes=Member("sizeBytes", _COUNT),
     read_time_ms=Member("readTimeMs", INT64),
     is_damaged=Member("isDamaged", BOOL, False),
+    broker_id=Member("brokerId", INT32, None),
 )
 
 

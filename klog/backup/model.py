@@ -164,9 +164,9 @@ class PartitionRef:
     """Where the state of a partition is: in `states`, the name of an object with states of several
     partitions.
 
-    `source` is the log directory it was read from, and `fingerprint` a hash of all that listings of the
-    partition's directories showed: if it is the same, nothing has changed. The other values repeat the
-    state's.
+    `source` is the log directory it was read from, of the broker `broker_id` (None: unknown), and
+    `fingerprint` a hash of all that listings of the partition's directories showed: if it is the same,
+    nothing has changed. The other values repeat the state's.
     """
 
     states: str
@@ -177,6 +177,7 @@ class PartitionRef:
     size_bytes: int
     read_time_ms: int
     is_damaged: bool = False
+    broker_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +187,11 @@ class Source:
     directory: str
     broker_id: int | None = None
     cluster_id: str | None = None
+
+    def has(self, found: PartitionRef | PartitionState) -> bool:
+        """Whether a partition was read from here. Brokers on several machines have the same paths."""
+        is_other = None not in (self.broker_id, found.broker_id) and self.broker_id != found.broker_id
+        return found.source == self.directory and not is_other
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,8 +231,7 @@ class Manifest:
 
     def covers(self, topic: str, ref: PartitionRef) -> bool:
         """Whether the run has looked at a partition; otherwise it was carried over as it was."""
-        is_source = any(each.directory == ref.source for each in self.sources)
-        return is_source and is_wanted(topic, self.patterns)
+        return any(each.has(ref) for each in self.sources) and is_wanted(topic, self.patterns)
 
 
 def is_wanted(topic: str, patterns: Sequence[str]) -> bool:

@@ -78,7 +78,8 @@ def copy_partition(
 
     `previous` is the state before. Raises `StorageError`.
     """
-    state = None if previous is None or previous.source != _source(listed) else previous
+    is_here = previous is not None and listed.log_directory.source.has(previous)
+    state = previous if is_here else None
     for attempt in range(MOST_TRIES):
         again: Listed | None
         try:

@@ -229,7 +229,7 @@ class _Run:
         return [
             partition
             for partition, ref in before.items()
-            if ref.source in found.whole
+            if any(each.has(ref) for each in found.whole)
             and is_wanted(partition.topic, self._options.patterns)
             and partition not in found.candidates
         ]
@@ -368,6 +368,7 @@ class _StateWriter:
             size_bytes=state.size_bytes,
             read_time_ms=state.read_time_ms,
             is_damaged=bool(state.damage),
+            broker_id=state.broker_id,
         )
         self._size += 1 + len(stored.state.pieces)
         if self._size >= _MOST_STATES:

@@ -49,7 +49,7 @@ class Found:
 
     sources: Sequence[Source]
     candidates: Mapping[TopicPartition, Candidate]
-    whole: frozenset[str]
+    whole: frozenset[Source]
     problems: list[KlogError] = field(default_factory=list)
 
 

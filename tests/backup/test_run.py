@@ -223,6 +223,16 @@ def test_several_brokers_share_a_repository(backups: Backups, tmp_path: Path) ->
     assert set(backups.states()) == {TopicPartition("orders", 1), TopicPartition("orders", 2)}
 
 
+def test_brokers_on_several_machines_may_have_the_same_path(backups: Backups, logs: Path) -> None:
+    for number in (1, 2):
+        replica(logs / f"orders-{number}", batches(0, 4))
+        (logs / "meta.properties").write_text(f"version=0\nbroker.id={number}\ncluster.id=abc\n")
+        assert backups.run(logs).removed == 0
+        logs.rename(logs.with_name(f"machine{number}"))
+
+    assert set(backups.states()) == {TopicPartition("orders", 1), TopicPartition("orders", 2)}
+
+
 def test_replicas_are_stored_once_and_the_one_that_others_follow_is_chosen(
     backups: Backups, tmp_path: Path
 ) -> None:

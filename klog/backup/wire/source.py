@@ -73,7 +73,7 @@ class WireSource:
                 candidates = {each: of for each, of in candidates.items() if each.topic != CONSUMER_OFFSETS}
                 candidates |= found
                 sources.append(Source(groups, None, cluster_id))
-        return Found(sources, candidates, frozenset(each.directory for each in sources))
+        return Found(sources, candidates, frozenset(sources))
 
     def _can_read_groups(self, client: Client, candidates: Mapping[TopicPartition, Candidate]) -> bool:
         """Whether this client may read `__consumer_offsets`. Not, if the cluster does not even list it."""
