@@ -78,6 +78,13 @@ class Repository:
             end += 1
         return ids
 
+    def ids_after(self, identifier: str) -> Iterator[str]:
+        """The ids after one, the oldest first. Only the days that are asked for are listed."""
+        first = names.day_of(names.time_of_id(identifier))
+        for day in self.days():
+            if day >= first:
+                yield from (each for each in self.ids_of_day(day) if each > identifier)
+
     def ids_of_day(self, day: str) -> list[str]:
         """The ids of a day, the oldest first."""
         found = map(names.id_of_manifest, self.store.files(f"{names.MANIFESTS}/{day}"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import BinaryIO
 
@@ -65,22 +65,72 @@ def views_of_backup(
 
 def manifests_around(repository: Repository, at_ms: int, on_damage: OnDamage = refuse) -> list[Manifest]:
     """The last backups that began at or before a moment, and the first one that has all that had arrived by
-    then (or else the newest), by time.
+    then (or else the newest), by time. Later ones follow that have partitions which that one did not read.
 
     A run that had begun by then may not have read all partitions yet, so the one before it is there, too.
     Raises `MissingInputError` if there is no backup.
     """
+    complete_ms = at_ms + CHECKPOINT_AGE_MS
     damaged: set[str] = set()
-    while ids := repository.ids_around(at_ms, at_ms + CHECKPOINT_AGE_MS, damaged):
+    while ids := repository.ids_around(at_ms, complete_ms, damaged):
         after = bisect_right(ids, at_ms, key=time_of_id)
-        complete = bisect_left(ids, at_ms + CHECKPOINT_AGE_MS, key=time_of_id)
+        complete = bisect_left(ids, complete_ms, key=time_of_id)
         chosen = [*ids[max(0, after - 2) : after], *ids[after:][: complete - after + 1][-1:]]
         found = {each: _manifest(repository, each, on_damage) for each in chosen}
         manifests = [each for each in found.values() if each is not None]
         if len(manifests) == len(chosen):
-            return manifests
+            return [*manifests, *_reading_others(repository, manifests[-1], complete_ms, on_damage)]
         damaged |= {each for each, manifest in found.items() if manifest is None}
     return [newest_backup(repository, on_damage)]
+
+
+def _reading_others(
+    repository: Repository, last: Manifest, complete_ms: int, on_damage: OnDamage
+) -> Iterator[Manifest]:
+    """The backups after `last` that are the first to read, from `complete_ms` on, what it only carried over:
+    partitions of other sources or topics. The newest one says what none of them has read.
+    """
+    due = {
+        partition: ref
+        for partition, ref in repository.partitions(last).items()
+        if known_ms(last, partition, ref) < complete_ms
+    }
+    if not due:
+        return
+    newest = repository.partitions(newest_backup(repository, on_damage))
+    unread = {partition for partition, ref in due.items() if newest.get(partition) != ref}
+    # A source may also have had a partition at the moment that no backup has seen yet.
+    read_later = {_origin(ref) for ref in newest.values() if ref.read_time_ms >= complete_ms}
+    sources = {_origin(ref): ref for ref in due.values() if _origin(ref) in read_later}
+    unread_sources = set(sources) - _read_from(last, sources)
+    for identifier in repository.ids_after(last.id):
+        if not unread and not unread_sources:
+            return
+        manifest = _manifest(repository, identifier, on_damage)
+        if manifest is None:
+            continue
+        refs = repository.partitions(manifest)
+        read = {
+            each for each in unread if each not in refs or known_ms(manifest, each, refs[each]) >= complete_ms
+        }
+        read_sources = _read_from(manifest, sources) & unread_sources
+        if read or read_sources:
+            yield manifest
+        unread -= read
+        unread_sources -= read_sources
+
+
+_Origin = tuple[str, int | None]
+
+
+def _origin(ref: PartitionRef) -> _Origin:
+    """The source that a partition was read from."""
+    return ref.source, ref.broker_id
+
+
+def _read_from(manifest: Manifest, sources: Mapping[_Origin, PartitionRef]) -> set[_Origin]:
+    """Which of some sources a run has read; each has a reference from there."""
+    return {origin for origin, ref in sources.items() if any(each.has(ref) for each in manifest.sources)}
 
 
 _Found = tuple[PartitionRef, int]
@@ -99,7 +149,9 @@ def views_around(
         for partition, ref in refs.items():
             read_ms = known_ms(manifest, partition, ref)
             if read_ms <= at_ms:
-                known[partition] = (ref, read_ms)
+                before = known.get(partition)
+                if before is None or before[0] != ref or before[1] < read_ms:
+                    known[partition] = (ref, read_ms)
             elif partition not in following or following[partition][1] < at_ms + CHECKPOINT_AGE_MS:
                 following[partition] = (ref, read_ms)
     for partition in sorted({*known, *following}):
@@ -137,9 +189,9 @@ def known_ms(manifest: Manifest, partition: TopicPartition, ref: PartitionRef) -
     A run does not read a partition again whose files have not changed. It was not looked at if its log
     directory was no source, or if there was a problem.
     """
-    sources = {each.directory for each in manifest.sources}
     failed = any(each.partition in (None, partition) for each in manifest.problems)
-    if ref.source in sources and not manifest.patterns and not failed:
+    was_listed = any(each.has(ref) for each in manifest.sources) and not manifest.patterns
+    if was_listed and not failed:
         return max(ref.read_time_ms, manifest.begin_ms)
     return ref.read_time_ms
 

@@ -1,0 +1,114 @@
+"""Each partition comes back as of a moment, also if the first run after it did not read all partitions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from klog.backup.moment.view import CHECKPOINT_AGE_MS
+from klog.backup.names import time_of_id
+from klog.backup.restoring.request import RestoreRequest, Selected, plan_of, select
+from klog.backup.restoring.selection import manifests_around
+from klog.formats.names import TopicPartition
+from tests.backup.repositories import Backups
+from tests.export.logs import Log, batch
+
+ORDERS, PAYMENTS, NEW = TopicPartition("orders", 0), TopicPartition("payments", 0), TopicPartition("new", 0)
+STEP_MS = 10_000
+
+
+class Cluster:
+    """Two brokers with a partition each, that are backed up by runs of their own. Each step takes 10 s."""
+
+    def __init__(self, root: Path, backups: Backups) -> None:
+        self._backups = backups
+        self._path = root
+        self._logs: dict[TopicPartition, Log] = {}
+        for number, partition in enumerate((ORDERS, PAYMENTS), 1):
+            self.write(number, partition)
+            properties = root / f"broker{number}" / "meta.properties"
+            properties.write_text(f"version=0\nbroker.id={number}\ncluster.id=abc\n")
+
+    def write(self, broker: int, partition: TopicPartition) -> None:
+        """Append a record that has the time now."""
+        path = self._path / f"broker{broker}" / str(partition)
+        log = self._logs.setdefault(partition, Log(path))
+        log.append(batch(len(log.segments[0]), at=self.now()))
+        log.write()
+
+    def back_up(self, *brokers: int, patterns: tuple[str, ...] = ()) -> str:
+        """The id of the backup."""
+        self.now()
+        paths = [self._path / f"broker{broker}" for broker in brokers]
+        return self._backups.run(*paths, patterns=patterns).manifest.id
+
+    def now(self) -> int:
+        """The time, a step later."""
+        self._backups.now_ms += STEP_MS
+        return self._backups.now_ms
+
+    def ends_at(self, at_ms: int) -> dict[TopicPartition, int]:
+        """Where each partition ends in a restore to a moment."""
+        plan = plan_of(self._backups.repository, RestoreRequest(at_ms), self.selected(at_ms))
+        return {each.target: each.cut.end_offset for each in plan.partitions}
+
+    def selected(self, at_ms: int) -> Selected:
+        """What a restore to a moment is about."""
+        return select(self._backups.repository, RestoreRequest(at_ms))
+
+    def read_for(self, at_ms: int) -> list[str]:
+        """The backups that a restore to a moment reads."""
+        return [each.id for each in manifests_around(self._backups.repository, at_ms)]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, backups: Backups) -> Cluster:
+    return Cluster(tmp_path, backups)
+
+
+def test_a_later_run_of_another_broker_has_what_came_before_the_moment(cluster: Cluster) -> None:
+    before = [cluster.back_up(1), cluster.back_up(2)]
+    cluster.write(1, ORDERS)
+    cluster.write(2, PAYMENTS)
+    cluster.write(2, NEW)
+    at_ms = cluster.now()
+    cluster.write(1, ORDERS)
+    cluster.write(2, PAYMENTS)
+    after = [cluster.back_up(1), cluster.back_up(1), cluster.back_up(2)]
+    cluster.write(2, PAYMENTS)
+    cluster.back_up(2)
+
+    assert cluster.ends_at(at_ms) == {ORDERS: 2, PAYMENTS: 2, NEW: 1}
+    assert cluster.read_for(at_ms) == [*before, after[0], after[2]]
+
+
+def test_a_later_run_for_other_topics_has_what_came_before_the_moment(cluster: Cluster) -> None:
+    cluster.back_up(1, 2)
+    cluster.write(2, PAYMENTS)
+    at_ms = cluster.now()
+    cluster.write(2, PAYMENTS)
+    cluster.back_up(1, 2, patterns=("orders",))
+    cluster.back_up(1, 2, patterns=("payments",))
+
+    assert cluster.ends_at(at_ms) == {ORDERS: 1, PAYMENTS: 2}
+
+
+def test_what_no_later_run_has_read_is_not_looked_for(cluster: Cluster) -> None:
+    before = [cluster.back_up(2), cluster.back_up(1)]
+    cluster.write(1, ORDERS)
+    at_ms = cluster.now()
+    after = [cluster.back_up(1) for _ in range(4)]
+
+    assert cluster.ends_at(at_ms) == {ORDERS: 2, PAYMENTS: 1}
+    assert cluster.read_for(at_ms) == [*before, after[0]]
+
+
+def test_a_run_that_found_nothing_new_has_looked_at_a_partition(cluster: Cluster) -> None:
+    cluster.back_up(1)
+    second = cluster.back_up(1)
+    cluster.back_up(2)
+
+    views = {each.partition: each for each in cluster.selected(cluster.now()).views}
+
+    assert views[ORDERS].complete_ms == time_of_id(second) - CHECKPOINT_AGE_MS
