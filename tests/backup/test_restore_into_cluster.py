@@ -226,13 +226,15 @@ def test_records_of_others_in_an_unfinished_restore_are_refused(
         with pytest.raises(KilledError):
             restore(backed_up.place, running.bootstrap_servers, *words)
     producer = Producer({"bootstrap.servers": running.bootstrap_servers})
-    producer.produce("disturbed", b"new", partition=0)
+    end_offset = len(backed_up.source.seen[0]) + 1
+    for _ in range(end_offset):
+        producer.produce("disturbed", b"new", partition=0)
     assert producer.flush(30) == 0
 
     done = restore(backed_up.place, running.bootstrap_servers, *words)
 
     assert done.code == 1
-    assert "disturbed-0 ends at offset 1, where no batch of this restore ends" in done.err
+    assert f"disturbed-0 ends at offset {end_offset}, where no batch of this restore ends" in done.err
 
 
 def test_the_file_of_another_restore_is_not_written_over(
