@@ -18,6 +18,7 @@ from klog.storage.reading.producer_state import (
     pack_snapshot,
     unpack_snapshot,
 )
+from klog.storage.repair import segment_scan
 from klog.storage.repair.index_rebuild import (
     IndexReport,
     IndexStatus,
@@ -66,6 +67,17 @@ def test_deleted_indexes_come_back_byte_for_byte(partition: PartitionDirectory, 
     assert {n: d for n, d in after.items() if not n.endswith(INDEXES)} == {
         n: d for n, d in before.items() if not n.endswith(INDEXES)
     }
+
+
+def test_a_segment_that_is_larger_than_kafka_opens_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = copied(REBUILT[-1], tmp_path)
+    before = contents(directory)
+    monkeypatch.setattr(segment_scan, "INT32_MAX", 100)
+    found = list(rebuild(tasks_of(str(directory)), replace(OPTIONS, force=True)))
+    assert "bytes of valid batches are more than a segment can have" in str(found[0].unreadable)
+    assert contents(directory) == before
 
 
 @pytest.mark.parametrize("partition", ORIGINALS, ids=str)

@@ -18,6 +18,7 @@ from itertools import islice
 from typing import BinaryIO, Final
 
 from klog.formats.constants import INT32_MAX, INT64_MAX, OFFSET_INDEX_ENTRY_BYTES, TIME_INDEX_ENTRY_BYTES
+from klog.formats.errors import StorageError
 from klog.kernel import kernel
 from klog.kernel.columns import BatchTable, IndexState
 from klog.storage.files.chunks import chunks
@@ -82,7 +83,7 @@ def scan_segment(
 ) -> SegmentScan:
     """Scan the open `.log` from its start to `end_bytes`. With `checked` the checksums are known to be valid.
 
-    Raises `StorageError` if the file cannot be read.
+    Raises `StorageError` if the file cannot be read, or has more valid bytes than a segment can have.
     """
     table = BatchTable()
     state = IndexState(base_offset, settings.interval_bytes)
@@ -114,6 +115,10 @@ def scan_segment(
     if problem is None and end < size:
         rest = tail_problem(table, data[table.consumed_bytes :])
         problem = rest.what if rest is not None else "bytes follow the last batch"
+    if end > INT32_MAX:
+        # Positions in an index have four bytes. Kafka opens no larger segment either.
+        what = f"{end} bytes of valid batches are more than a segment can have"
+        raise StorageError(what, file=file.name, cure="split the file by hand")
     return _result(state, settings, size, end, problem, table)
 
 

@@ -146,7 +146,8 @@ def verify_segment(
                 if deep:
                     for _ in reader.decode(data):
                         _check_records(reader, found)
-        indexes = () if task.is_gzipped or not with_indexes else rebuild_segment(task, options).indexes
+        has_no_index = task.is_gzipped or task.size_bytes > INT32_MAX
+        indexes = () if has_no_index or not with_indexes else rebuild_segment(task, options).indexes
     except KlogError as error:
         found.error(error)
         indexes = ()
