@@ -70,7 +70,7 @@ def test_an_error_while_a_signal_ends_the_command_is_shown_and_does_not_change_t
 def test_ctrl_c_while_an_import_makes_a_class_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
     class Interrupting:
         def __set_name__(self, owner: type, name: str) -> None:
-            os.kill(os.getpid(), signal.SIGINT)
+            raise KeyboardInterrupt  # as the handler of the signal does
 
     with pytest.raises(SystemExit) as ended:
         main.run_to_exit(lambda: type("Made", (), {"field": Interrupting()}))
