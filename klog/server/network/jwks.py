@@ -93,7 +93,7 @@ class RefreshedKeys:
                 self._keys = self._read(self._url)
                 failed, pause_ms = 0, self._refresh_ms
             except (OSError, FormatError, ValueError) as error:
-                if not failed:
+                if not failed and not self._stopped:
                     _log.warning("The keys at %s cannot be read: %s", self._url, error)
                 pause_ms = min(self._retry_ms << min(failed, 20), self._most_retry_ms)
                 failed += 1

@@ -47,6 +47,22 @@ def test_a_provider_that_is_away_is_asked_again_soon_and_complained_about_once(c
     assert (provider.reads, caplog.text.count("cannot be read")) == (5, 1)
 
 
+def test_a_read_that_fails_after_the_stop_is_not_complained_about(caplog) -> None:
+    asked, may_fail = threading.Event(), threading.Event()
+
+    def read(url: str) -> KeySet:
+        asked.set()
+        may_fail.wait()
+        raise OSError("the provider was stopped, too")
+
+    keys = RefreshedKeys("http://keys", 3_600_000, 1, 20, read)
+    asked.wait()
+    keys.stop()
+    may_fail.set()
+    eventually(lambda: "klog-jwks" not in {thread.name for thread in threading.enumerate()})
+    assert caplog.text == ""
+
+
 def test_a_key_that_is_not_there_has_the_keys_read_once_in_a_minute() -> None:
     provider = Provider()
     keys = keys_of(provider)
