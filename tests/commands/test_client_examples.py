@@ -77,18 +77,20 @@ def shell(cluster, files):
 def interrupted(command: list[str], **options) -> subprocess.CompletedProcess[str]:
     """Run a client until it has connected, and end it with Ctrl-C."""
     with child(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options) as process:
-        eventually(lambda: process.poll() is not None or has_socket(process.pid))
+        eventually(lambda: process.poll() is not None or has_connected(process.pid))
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
     return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 
-def has_socket(pid: int) -> bool:
-    """Whether a process has a socket open."""
+def has_connected(pid: int) -> bool:
+    """Whether a process has a TCP connection. Sockets of other kinds can be open while Python starts."""
     try:
-        return any(os.readlink(each).startswith("socket:") for each in Path(f"/proc/{pid}/fd").iterdir())
+        opened = {os.readlink(each) for each in Path(f"/proc/{pid}/fd").iterdir()}
+        connections = Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]
     except FileNotFoundError:  # one was closed meanwhile
         return False
+    return any(f"socket:[{each.split()[9]}]" in opened for each in connections)
 
 
 def prepare(shell, example: str) -> None:
