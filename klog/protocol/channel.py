@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Final, Self, TypeVar
 
+from klog.protocol.answer_memory import LEAST_BYTES, AnswerMemory
 from klog.protocol.api_versions import (
     ApiVersionsResponse,
     ClientSoftware,
@@ -68,8 +69,8 @@ class Channel:
     another thread may call `close` to end a wait. `timeout_ms` limits connecting and each request, unless a
     request has its own limit. `authenticate` is called with the channel when the versions are known, before
     any other request. It returns for how many ms the login is valid (0: for ever), and is called again before
-    a request when most of that time is over (KIP-368). With `keeps_buffer`, large answers are received into
-    the same memory: views of an answer are valid until the next request. `receive_buffer_bytes` is SO_RCVBUF.
+    a request when most of that time is over (KIP-368). Views of an answer are valid as long as they are kept.
+    `receive_buffer_bytes` is SO_RCVBUF.
     """
 
     host: str
@@ -80,12 +81,11 @@ class Channel:
     tls: ssl.SSLContext | None = None
     software: ClientSoftware = KLOG
     authenticate: Callable[[Channel], int] | None = None
-    keeps_buffer: bool = False
     receive_buffer_bytes: int = SYSTEM_BUFFER
     versions: Mapping[int, VersionRange] = field(default_factory=dict, init=False)
     _socket: socket.socket | None = field(default=None, init=False)
     _correlation_id: int = field(default=0, init=False)
-    _kept: bytearray = field(default_factory=bytearray, init=False)
+    _memory: AnswerMemory = field(default_factory=AnswerMemory, init=False)
     _renewal_s: float | None = field(default=None, init=False)
     _first_id: int = field(default=-1, init=False)  # of the first request after the versions
 
@@ -289,7 +289,7 @@ class Channel:
         first = bytearray(_SMALL_FRAME_BYTES)
         filled = 0
         while filled < _SIZE.size:
-            filled += self._receive_into(first, filled, deadline_s)
+            filled += self._receive_into(first, filled, len(first), deadline_s)
         size = _SIZE.unpack_from(first)[0]
         if not 0 <= filled - _SIZE.size <= size:
             self.close()
@@ -302,24 +302,23 @@ class Channel:
         filled = len(start)
         if filled == size:
             return start
-        if size <= len(self._kept):
-            frame = memoryview(self._kept)[:size]
-            frame[:filled] = start
-            while filled < size:
-                filled += self._receive_into(frame, filled, deadline_s)
-            return frame
-        buffer = start + bytes(min(size, _FIRST_BYTES) - filled)
+        is_large = size >= LEAST_BYTES
+        buffer = self._memory.take() if is_large else bytearray()
+        if len(buffer) < min(size, _FIRST_BYTES):
+            buffer = bytearray(min(size, _FIRST_BYTES))
+        buffer[:filled] = start
         while filled < size:
             if filled == len(buffer):
                 buffer += bytes(min(size - filled, filled))
-            filled += self._receive_into(buffer, filled, deadline_s)
-        if self.keeps_buffer:
-            self._kept = buffer
-        return buffer
+            filled += self._receive_into(buffer, filled, size, deadline_s)
+        frame = memoryview(buffer)[:size]
+        if is_large:
+            self._memory.keep(buffer)
+        return frame
 
-    def _receive_into(self, buffer: bytearray | memoryview, filled: int, deadline_s: float) -> int:
-        """Reads what is there into a buffer, from a position on; how many bytes that were."""
-        with self._translated_errors(), memoryview(buffer)[filled:] as rest:
+    def _receive_into(self, buffer: bytearray, filled: int, end: int, deadline_s: float) -> int:
+        """Reads what is there into a buffer, from a position to `end`; how many bytes that were."""
+        with self._translated_errors(), memoryview(buffer) as whole, whole[filled:end] as rest:
             received = self._socket_until(deadline_s).recv_into(rest)
         if not received:
             self.close()

@@ -89,7 +89,6 @@ def open_fetchers(
             client_id=name,
             timeout_ms=config.number("replica.socket.timeout.ms"),
             access=access,
-            keeps_buffer=True,
             receive_buffer_bytes=receive_buffer_bytes(config),
         )
 

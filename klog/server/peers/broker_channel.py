@@ -41,7 +41,6 @@ def channel_to(
     client_id: str,
     timeout_ms: int,
     access: BrokerAccess = open_access,
-    keeps_buffer: bool = False,
     receive_buffer_bytes: int = SYSTEM_BUFFER,
 ) -> Channel:
     """A channel to a broker that is not open yet.
@@ -60,7 +59,6 @@ def channel_to(
         timeout_ms=timeout_ms,
         tls=found.tls if protocol in ("SSL", "SASL_SSL") else None,
         authenticate=partial(_log_in, found.login) if protocol.startswith("SASL_") else None,
-        keeps_buffer=keeps_buffer,
         receive_buffer_bytes=receive_buffer_bytes,
     )
 
