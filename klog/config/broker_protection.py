@@ -1,25 +1,17 @@
-"""What klog does with each config that protects data or restricts clients. Refuses those it cannot enforce.
+"""Refuses the configs that protect data or restrict clients and that klog cannot enforce.
 
 A broker that ignored such a config would serve what somebody wanted to protect. So it does not start with
-one, unless `klog.allow.unenforced.configs` names it. docs/broker.md has the same table.
+one, unless `klog.allow.unenforced.configs` names it. docs/broker.md has a table of all configs that protect
+something, and of what klog does with each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import Enum
 from typing import Final, NamedTuple
 
 from klog.config.broker import ALLOW_UNENFORCED, LISTENER_PREFIX, BrokerConfig
 from klog.config.keys import ConfigError
-
-
-class Treatment(Enum):
-    """What klog does with a config that protects something."""
-
-    SERVED = "served"
-    REFUSED = "refused"
-    NO_EFFECT = "no effect"
 
 
 class Refused(NamedTuple):
@@ -59,91 +51,9 @@ REFUSED: Final[Mapping[str, Refused]] = {
     "zookeeper.ssl.ocsp.enable": Refused("revoked certificates of ZooKeeper would be trusted"),
 }
 
-_SERVED: Final = (
-    "advertised.listeners",
-    "allow.everyone.if.no.acl.found",
-    "auto.create.topics.enable",
-    "config.providers",
-    "connection.failed.authentication.delay.ms",
-    "connections.max.idle.ms",
-    "connections.max.reauth.ms",
-    "delegation.token.*",
-    "delete.topic.enable",
-    "inter.broker.listener.name",
-    "listener.security.protocol.map",
-    "listeners",
-    "log.flush.interval.messages",
-    "log.flush.interval.ms",
-    "log.message.timestamp.after.max.ms",
-    "log.message.timestamp.before.max.ms",
-    "log.retention.bytes",
-    "log.retention.ms",
-    "max.connection.creation.rate",
-    "max.connections",
-    "max.connections.per.ip",
-    "max.connections.per.ip.overrides",
-    "message.max.bytes",
-    "min.insync.replicas",
-    "offsets.topic.replication.factor",
-    "password.encoder.*",
-    "queued.max.request.bytes",
-    "quota.window.*",
-    "sasl.enabled.mechanisms",
-    "sasl.jaas.config",
-    "sasl.mechanism.inter.broker.protocol",
-    "sasl.oauthbearer.*",
-    "sasl.server.callback.handler.class",
-    "sasl.server.max.receive.size",
-    "security.inter.broker.protocol",
-    "socket.request.max.bytes",
-    "ssl.allow.dn.changes",
-    "ssl.allow.san.changes",
-    "ssl.cipher.suites",
-    "ssl.client.auth",
-    "ssl.enabled.protocols",
-    "ssl.endpoint.identification.algorithm",
-    "ssl.key.password",
-    "ssl.keystore.*",
-    "ssl.principal.mapping.rules",
-    "ssl.protocol",
-    "ssl.truststore.*",
-    "super.users",
-    "transaction.partition.verification.enable",
-    "transaction.state.log.min.isr",
-    "transaction.state.log.replication.factor",
-    "unclean.leader.election.enable",
-    "zookeeper.clientCnxnSocket",
-    "zookeeper.set.acl",
-    "zookeeper.ssl.*",
-)
-_NO_EFFECT: Final = (
-    "authorizer.zookeeper.*",
-    "control.plane.listener.name",
-    "early.start.listeners",
-    "sasl.*",
-    "ssl.keymanager.algorithm",
-    "ssl.secure.random.implementation",
-)
-
-TREATMENTS: Final[Mapping[str, Treatment]] = {
-    **dict.fromkeys(_SERVED, Treatment.SERVED),
-    **dict.fromkeys(REFUSED, Treatment.REFUSED),
-    **dict.fromkeys(_NO_EFFECT, Treatment.NO_EFFECT),
-}
-"""By name. A name that ends in `*` stands for all that begin so, except those with a line of their own."""
-
 
 class UnenforcedConfigError(ConfigError):
     """A config is set that klog would not enforce."""
-
-
-def treatment(name: str) -> Treatment | None:
-    """What klog does with a config; None if it protects nothing."""
-    found = TREATMENTS.get(name)
-    if found is not None:
-        return found
-    families = {each[:-1]: found for each, found in TREATMENTS.items() if each.endswith("*")}
-    return next((each for prefix, each in families.items() if name.startswith(prefix)), None)
 
 
 def unenforced(config: BrokerConfig) -> dict[str, str]:

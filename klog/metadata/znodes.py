@@ -282,16 +282,6 @@ def desanitize(name: str) -> str:
 # --- admin, notifications, the rest ---
 
 
-def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
-    """The data of `/admin/preferred_replica_election` and of ISR change notifications."""
-    return encode_json(
-        {
-            "version": 1,
-            "partitions": [{"topic": each.topic, "partition": each.partition} for each in partitions],
-        }
-    )
-
-
 def decode_partitions(path: str, data: bytes | None) -> list[TopicPartition]:
     fields = Fields(data, path)
     found = []

@@ -46,6 +46,7 @@ from klog.protocol.interbroker.leader_and_isr import LeaderAndIsrRequest
 from klog.protocol.interbroker.stop_replica import StopReplicaRequest
 from klog.protocol.interbroker.update_metadata import LEADER_DURING_DELETE, UpdateMetadataRequest
 from tests.controller.obedient_cluster import SimulatedCluster
+from tests.metadata.samples import encode_partitions
 
 T0 = TopicPartition("t", 0)
 T1 = TopicPartition("t", 1)
@@ -635,7 +636,7 @@ def test_the_legacy_node_for_preferred_leaders(world: SimulatedCluster) -> None:
     world.brokers[2].alter_isr(T0, (2, 1))
     world.settle()
     for _ in range(2):
-        world.admin.create(paths.PREFERRED_REPLICA_ELECTION, znodes.encode_partitions([T0]))
+        world.admin.create(paths.PREFERRED_REPLICA_ELECTION, encode_partitions([T0]))
         world.settle()
         assert world.admin.exists(paths.PREFERRED_REPLICA_ELECTION) is None
     assert world.state("t").leader == 1
@@ -966,7 +967,7 @@ def test_isr_change_notifications_of_old_leaders_are_handled(world: SimulatedClu
     with_topic(world, [1, 2])
     shrunk = b'{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":0,"isr":[1]}'
     world.admin.set(paths.partition_state(T0), shrunk)
-    note = znodes.encode_partitions([T0])
+    note = encode_partitions([T0])
     world.admin.create(f"{paths.ISR_CHANGES}/isr_change_", note, sequential=True)
     world.settle()
     assert world.brokers[0].cache.snapshot.topics["t"][0].isr == (1,)

@@ -26,6 +26,7 @@ from klog.metadata.values import (
     ReplicaAssignment,
     TopicAssignment,
 )
+from tests.metadata.samples import encode_partitions
 from tests.peer_strategies import damaged_znodes
 from tests.server.handlers.admin_parts import ME, AdminCluster
 from tests.server.test_broker import make_topic, started
@@ -48,9 +49,9 @@ NODES = {
     paths.config("users/u"): znodes.encode_config({"producer_byte_rate": "1"}),
     NOTE: znodes.encode_config_change("topics/bad"),
     paths.delete_topic("bad"): b"",
-    paths.PREFERRED_REPLICA_ELECTION: znodes.encode_partitions([BAD]),
+    paths.PREFERRED_REPLICA_ELECTION: encode_partitions([BAD]),
     paths.REASSIGN_PARTITIONS: znodes.encode_reassignments({BAD: (1, 3)}),
-    f"{paths.ISR_CHANGES}/isr_change_0000000001": znodes.encode_partitions([BAD]),
+    f"{paths.ISR_CHANGES}/isr_change_0000000001": encode_partitions([BAD]),
     f"{paths.LOG_DIR_EVENT_PREFIX}0000000001": znodes.encode_log_dir_event(1),
     paths.PRODUCER_ID_BLOCK: znodes.encode_producer_id_block(ProducerIdBlock(1, 0, 999)),
     paths.FEATURE: znodes.encode_features(FinalizedFeatures({"metadata.version": 1})),

@@ -24,7 +24,7 @@ from klog.metadata.values import (
     ReplicaAssignment,
     TopicAssignment,
 )
-from tests.metadata.samples import live_nodes
+from tests.metadata.samples import encode_partitions, live_nodes
 
 LIVE = live_nodes()
 
@@ -236,4 +236,4 @@ def test_other_nodes_round_trip(number: int, first: int, last: int) -> None:
     assert znodes.decode_log_dir_event("/x", znodes.encode_log_dir_event(number)) == number
     moves = {TopicPartition("t", 1): (number, 2)}
     assert znodes.decode_reassignments(znodes.encode_reassignments(moves)) == moves
-    assert znodes.decode_partitions("/x", znodes.encode_partitions(moves)) == list(moves)
+    assert znodes.decode_partitions("/x", encode_partitions(moves)) == list(moves)

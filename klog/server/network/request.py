@@ -199,11 +199,6 @@ class Request:
         """The client's IP address."""
         return self.connection.peer[0]
 
-    @property
-    def abandoned(self) -> bool:
-        """Whether the connection is closed, so that no client waits for the answer."""
-        return self.connection.closed
-
     def respond(self, body: Sequence[BodyPart] | None) -> None:
         """Answers with the parts of a response body; None sends nothing (a Produce request with acks=0).
 

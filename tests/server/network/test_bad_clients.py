@@ -307,7 +307,7 @@ def test_an_answer_to_a_client_that_is_gone_is_dropped():
         eventually(lambda: len(waiting) == 1)
         client.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         client.sock.close()
-        eventually(lambda: waiting[0].abandoned)
+        eventually(lambda: waiting[0].connection.closed)
         waiting[0].respond([b"too late"])
         with Client(server) as other:
             other.send(frame(b"y", 2))

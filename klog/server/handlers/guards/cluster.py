@@ -29,7 +29,6 @@ from klog.server.handlers.guards.verdicts import (
 from klog.server.network.request import Request
 
 _REFUSED: Final = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-_CLUSTER_RESOURCES: Final = frozenset((ResourceType.BROKER, ResourceType.BROKER_LOGGER))
 _CONFIG_ERRORS: Final[Mapping[int, tuple[AclResourceType, ErrorCode]]] = {
     ResourceType.TOPIC: (AclResourceType.TOPIC, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
     ResourceType.GROUP: (AclResourceType.GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED),
