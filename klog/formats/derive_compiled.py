@@ -40,6 +40,8 @@ SOURCES: Final[dict[str, c.Struct]] = {
     "commit_value": consumer_offsets.OffsetCommitValue.whole(COMMIT_VALUE_VERSION),
 }
 """What is made, by the words in the names of its struct and functions."""
+READ_ONLY: Final = ("record_header", "control_key", "end_txn_marker")
+"""What compiled modules only read."""
 SIZE_SOURCES: Final = {"record": record_batch.Record.length}
 """The size that stands before the fields."""
 
@@ -92,8 +94,9 @@ class _Form:
         ]
 
     def lines(self) -> Iterator[str]:
-        """All of it."""
-        for lines in (self._fields(), self._reader(), self._size(), self._writer()):
+        """All of it that compiled modules use."""
+        writing = () if self.name in READ_ONLY else (self._size(), self._writer())
+        for lines in (self._fields(), self._reader(), *writing):
             yield from lines
             yield from ("", "")
 

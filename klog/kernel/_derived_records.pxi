@@ -157,24 +157,6 @@ cdef inline const uint8_t *read_record_header(const uint8_t *p, const uint8_t *s
     return p
 
 
-cdef inline int64_t size_of_record_header(const RecordHeaderFields *fields) noexcept nogil:
-    return (
-        0
-        + size_of_varint(zigzag64(fields.key.size))
-        + bytes_of(&fields.key)
-        + size_of_varint(zigzag64(fields.value.size))
-        + bytes_of(&fields.value)
-    )
-
-
-cdef inline uint8_t *write_record_header(uint8_t *p, RecordHeaderFields *fields) noexcept nogil:
-    p = put_varint(p, zigzag64(fields.key.size))
-    p = put_data(p, &fields.key)
-    p = put_varint(p, zigzag64(fields.value.size))
-    p = put_data(p, &fields.value)
-    return p
-
-
 cdef struct MessageDataFields:
     Data key
     Data value
@@ -234,19 +216,6 @@ cdef inline const uint8_t *read_control_key(const uint8_t *p, const uint8_t *sto
     return p
 
 
-cdef inline int64_t size_of_control_key(const ControlKeyFields *fields) noexcept nogil:
-    return (
-        4
-    )
-
-
-cdef inline uint8_t *write_control_key(uint8_t *p, ControlKeyFields *fields) noexcept nogil:
-    put16(p, <uint16_t>fields.version)
-    put16(p + 2, <uint16_t>fields.type)
-    p += 4
-    return p
-
-
 cdef struct EndTxnMarkerFields:
     int16_t version
     int32_t coordinatorEpoch
@@ -257,19 +226,6 @@ cdef inline const uint8_t *read_end_txn_marker(const uint8_t *p, const uint8_t *
         return NULL
     fields.version = <int16_t>be16(p)
     fields.coordinatorEpoch = <int32_t>be32(p + 2)
-    p += 6
-    return p
-
-
-cdef inline int64_t size_of_end_txn_marker(const EndTxnMarkerFields *fields) noexcept nogil:
-    return (
-        6
-    )
-
-
-cdef inline uint8_t *write_end_txn_marker(uint8_t *p, EndTxnMarkerFields *fields) noexcept nogil:
-    put16(p, <uint16_t>fields.version)
-    put32(p + 2, <uint32_t>fields.coordinatorEpoch)
     p += 6
     return p
 
