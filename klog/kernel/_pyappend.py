@@ -11,11 +11,13 @@ from klog.formats.constants import (
     BATCH_LAST_OFFSET_DELTA_POSITION,
     ENTRY_PREFIX_BYTES,
     MAGIC_POSITION,
+    MAGIC_V2,
     MIN_MESSAGE_SIZE,
 )
 from klog.formats.packed import ENTRY_PREFIX, INT32
 from klog.formats.wrapping import wrap_int64
-from klog.kernel._pydecode import headers_fit, varint
+from klog.kernel._pydecode import append_row, decode_v2
+from klog.kernel.columns import BatchTable, RecordTable
 
 
 def check_records(
@@ -28,37 +30,17 @@ def check_records(
     if the bytes are not exactly `count` valid records.
     """
     view = memoryview(data)
-    end = len(view)
-    if not 0 <= start <= end or count < 0:
+    if not 0 <= start <= len(view) or count < 0:
         return None
-    at, smallest, largest, in_order, keyless = start, -1, -1, True, False
-    for number in range(count):
-        length, body = varint(view, at, end, 32)
-        stop = body + length
-        if body < 0 or length < 1 or stop > end:
-            return None
-        delta, at = varint(view, body + 1, stop, 64)
-        if at < 0:
-            return None
-        offset_delta, at = varint(view, at, stop, 32)
-        if at < 0:
-            return None
-        for is_key in (True, False):
-            size, at = varint(view, at, stop, 32)
-            if at < 0 or at + size > stop:
-                return None
-            keyless = keyless or (is_key and size < 0)
-            at += max(size, 0)
-        header_count, at = varint(view, at, stop, 32)
-        if at < 0 or not headers_fit(view, at, stop, header_count):
-            return None
-        timestamp = wrap_int64(base_timestamp + delta)
-        if timestamp != -1:
-            smallest = timestamp if smallest == -1 else min(smallest, timestamp)
-            largest = max(largest, timestamp)
-        in_order = in_order and offset_delta == number
-        at = stop
-    return (smallest, largest, in_order, keyless) if at == end or count == 0 else None
+    table, records = BatchTable(), RecordTable()
+    append_row(table, 0, len(view), 0, 0, MAGIC_V2, 0, 0, count, base_timestamp, base_timestamp)
+    decode_v2(view, start, len(view), table, 0, records)
+    if records.problem is not None:
+        return None
+    timestamps = [each for each in records.timestamp if each != -1]
+    in_order = all(offset == number for number, offset in enumerate(records.offset))
+    keyless = any(size < 0 for size in records.key_size)
+    return min(timestamps, default=-1), max([-1, *timestamps]), in_order, keyless
 
 
 def seek(data: Bytes, offset: int) -> int:

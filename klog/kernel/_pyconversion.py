@@ -28,8 +28,9 @@ from klog.formats.errors import CorruptRecordError, UsageError
 from klog.formats.packed import BATCH_HEADER
 from klog.formats.varints import zigzag
 from klog.formats.wrapping import wrap_int64
-from klog.kernel._pydecode import varint
+from klog.kernel._pydecode import bytes_of, varint
 from klog.kernel._pykernel import headers
+from klog.kernel.batch_builder import encode_record
 from klog.kernel.columns import BatchTable, RecordTable
 from klog.kernel.message_builder import build_message
 
@@ -265,17 +266,9 @@ def _upgraded(
                 f"offset {offset} follows {previous} in one batch", position_bytes=table.position[batch]
             )
         previous = offset
-        body = b"".join(
-            (
-                b"\0",
-                zigzag(wrap_int64(records.timestamp[row] - base_timestamp)),
-                zigzag(offset - base),
-                _sized(view, records.key_start[row], records.key_size[row], row),
-                _sized(view, records.value_start[row], records.value_size[row], row),
-                b"\0",  # no headers
-            )
-        )
-        parts.append(zigzag(len(body)) + body)
+        key = _bytes_of(view, records.key_start[row], records.key_size[row], row)
+        value = _bytes_of(view, records.value_start[row], records.value_size[row], row)
+        parts.append(encode_record(offset - base, records.timestamp[row] - base_timestamp, key, value))
     data = b"".join(parts)
     largest = max(NO_TIMESTAMP, *(records.timestamp[row] for row in rows))
     header = BATCH_HEADER.pack(
@@ -345,19 +338,9 @@ def downgrade(
 
 
 def _bytes_of(view: memoryview, start: int, size: int, row: int) -> bytes | None:
-    if size < 0:
-        return None
-    if start < 0 or start + size > len(view):
+    if size >= 0 and (start < 0 or start + size > len(view)):
         raise UsageError(f"record {row} of the table does not lie in the payload")
-    return bytes(view[start : start + size])
-
-
-def _sized(view: memoryview, start: int, size: int, row: int) -> bytes:
-    if size < 0:
-        return b"\x01"
-    if start < 0 or start + size > len(view):
-        raise UsageError(f"record {row} of the table does not lie in the payload")
-    return zigzag(size) + bytes(view[start : start + size])
+    return bytes_of(view, start, size)
 
 
 def same_records(
@@ -385,14 +368,10 @@ def same_records(
 def _values(payload: Bytes, records: RecordTable, row: int) -> tuple[object, ...] | None:
     """What is compared of a record; None if its headers do not decode."""
     view = memoryview(payload)
-    spans = []
-    for start, size in (
-        (records.key_start[row], records.key_size[row]),
-        (records.value_start[row], records.value_size[row]),
-    ):
-        spans.append(bytes(view[start : start + size]) if size >= 0 else None)
+    key = bytes_of(view, records.key_start[row], records.key_size[row])
+    value = bytes_of(view, records.value_start[row], records.value_size[row])
     try:
         found = headers(payload, records.headers_start[row], records.header_count[row])
     except CorruptRecordError:
         return None
-    return (records.offset[row], records.timestamp[row], *spans, found)
+    return (records.offset[row], records.timestamp[row], key, value, found)

@@ -46,7 +46,7 @@ def decode(data: Bytes, table: BatchTable, first: int, last: int, records: Recor
             offset, timestamp = table.last_offset[row], table.max_timestamp[row]
             _append_message(view, at, end, table.magic[row], row, offset, timestamp, records)
         else:
-            _decode_v2(view, min(at + BATCH_HEADER_BYTES, end), end, table, row, records)
+            decode_v2(view, min(at + BATCH_HEADER_BYTES, end), end, table, row, records)
         if records.problem is not None:
             return row
     return last
@@ -65,7 +65,7 @@ def decode_payload(payload: Bytes, table: BatchTable, row: int, records: RecordT
     if table.magic[row] < 2:
         _decode_inner(view, table, row, records)
     else:
-        _decode_v2(view, 0, len(view), table, row, records)
+        decode_v2(view, 0, len(view), table, row, records)
     return records.problem is None
 
 
@@ -106,6 +106,11 @@ def headers(payload: Bytes, start: int, count: int) -> list[tuple[bytes, bytes |
     return found
 
 
+def bytes_of(view: memoryview, start: int, size: int) -> bytes | None:
+    """The bytes of a span; None if it is null."""
+    return None if size < 0 else bytes(view[start : start + size])
+
+
 def batch_bounds(view: memoryview, table: BatchTable, row: int) -> tuple[int, int]:
     """Start and end of batch `row` in the buffer that `table` was scanned from."""
     at = table.position[row] - table.origin
@@ -113,6 +118,12 @@ def batch_bounds(view: memoryview, table: BatchTable, row: int) -> tuple[int, in
     if at < 0 or size < MIN_ENTRY_BYTES or at + size > len(view):
         raise UsageError(f"batch {row} of the table does not lie in the buffer")
     return at, at + size
+
+
+def append_row(table: BatchTable | RecordTable, *values: int) -> None:
+    """Append a row with these values, in the order of the table's columns."""
+    for name, value in zip(table.COLUMNS, values, strict=False):
+        getattr(table, name).append(value)
 
 
 def _forget_problem(records: RecordTable) -> None:
@@ -160,23 +171,11 @@ def _append_message(
         _fail(records, row, "message has a key or value that does not fit it")
         return False
     crc, _, _ = MESSAGE_FIELDS.unpack_from(view, at)
-    key_start, key_size, value_start, value_size = fields
-    records.batch.append(row)
-    records.offset.append(offset)
-    records.timestamp.append(timestamp)
-    records.key_start.append(key_start)
-    records.key_size.append(key_size)
-    records.value_start.append(value_start)
-    records.value_size.append(value_size)
-    records.headers_start.append(end)
-    records.header_count.append(0)
-    records.record_size.append(end - at)
-    records.crc.append(crc)
     checked = view[at + MESSAGE_CRC_FROM : end]
     computed = crc32(checked)
     if computed != crc:
         confirm_crc32(checked, computed)
-    records.valid.append(1 if computed == crc else 0)
+    append_row(records, row, offset, timestamp, *fields, end, 0, end - at, crc, int(computed == crc))
     return True
 
 
@@ -276,9 +275,7 @@ def _varint_size(length: int) -> int:
     return max(1, ((length << 1).bit_length() + 6) // 7)
 
 
-def _decode_v2(
-    view: memoryview, at: int, end: int, table: BatchTable, row: int, records: RecordTable
-) -> None:
+def decode_v2(view: memoryview, at: int, end: int, table: BatchTable, row: int, records: RecordTable) -> None:
     count = table.count[row]
     if count < 0:
         _fail(records, row, f"batch has a record count of {count}")
@@ -326,18 +323,21 @@ def _append_v2_record(
     timestamp = wrap_int64(table.base_timestamp[row] + timestamp_delta)
     if table.attributes[row] & TIMESTAMP_TYPE_BIT:
         timestamp = table.max_timestamp[row]
-    records.batch.append(row)
-    records.offset.append(wrap_int64(table.base_offset[row] + offset_delta))
-    records.timestamp.append(timestamp)
-    records.key_start.append(key_start)
-    records.key_size.append(max(key_size, -1))
-    records.value_start.append(value_start)
-    records.value_size.append(max(value_size, -1))
-    records.headers_start.append(headers_start)
-    records.header_count.append(header_count)
-    records.record_size.append(_varint_size(stop - body) + stop - body)
-    records.crc.append(-1)
-    records.valid.append(1)
+    append_row(
+        records,
+        row,
+        wrap_int64(table.base_offset[row] + offset_delta),
+        timestamp,
+        key_start,
+        max(key_size, -1),
+        value_start,
+        max(value_size, -1),
+        headers_start,
+        header_count,
+        _varint_size(stop - body) + stop - body,
+        -1,
+        1,
+    )
     return True
 
 

@@ -15,6 +15,7 @@ from typing import Final
 from klog.formats.checksums import Bytes
 from klog.formats.constants import CODEC_MASK, CONTROL_TYPES, DELETE_HORIZON_BIT, TRANSACTIONAL_BIT
 from klog.formats.packed import CONTROL_KEY, END_TXN_MARKER
+from klog.kernel._pydecode import bytes_of
 from klog.kernel._pytext import (
     AUTO,
     BASE64,
@@ -24,7 +25,7 @@ from klog.kernel._pytext import (
     UTF8,
     check_record,
     check_rows,
-    header_spans,
+    headers_of,
     is_control,
     java_text,
     last_sequence,
@@ -43,12 +44,11 @@ def _string(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _shown(view: memoryview, start: int, size: int, mode: int) -> str:
-    if size < 0:
+def _shown(data: bytes | None, mode: int) -> str:
+    if data is None:
         return "null"
     if mode == NONE:
-        return f'{{"size":{size}}}'
-    data = bytes(view[start : start + size])
+        return f'{{"size":{len(data)}}}'
     if mode == BASE64:
         return f'"{b64encode(data).decode()}"'
     if mode == HEX:
@@ -76,19 +76,19 @@ def _record_line(table: BatchTable, records: RecordTable, row: int, view: memory
     check_record(table, records, row, len(view))
     batch = records.batch[row]
     attributes = table.attributes[batch]
-    spans = header_spans(view, records.headers_start[row], records.header_count[row])
     headers = ",".join(
-        f"[{_shown(view, key, key_size, mode)},{_shown(view, value, value_size, mode)}]"
-        for key, key_size, value, value_size in spans
+        f"[{_shown(key, mode)},{_shown(value, mode)}]" for key, value in headers_of(view, records, row)
     )
+    key = bytes_of(view, records.key_start[row], records.key_size[row])
+    value = bytes_of(view, records.value_start[row], records.value_size[row])
     control = is_control(table, batch)
     kind = _control(records, row, view) if control else '"controlType":null,"coordinatorEpoch":null'
     transactional = table.magic[batch] >= 2 and bool(attributes & TRANSACTIONAL_BIT)
     return (
         f',"offset":{records.offset[row]},"timestamp":{records.timestamp[row]}'
         f',"timestampType":"{timestamp_type(table, batch)}"'
-        f',"key":{_shown(view, records.key_start[row], records.key_size[row], mode)}'
-        f',"value":{_shown(view, records.value_start[row], records.value_size[row], mode)}'
+        f',"key":{_shown(key, mode)}'
+        f',"value":{_shown(value, mode)}'
         f',"headers":[{headers}],"magic":{table.magic[batch]}'
         f',"codec":"{CODEC_NAMES[attributes & CODEC_MASK]}"'
         f',"isTransactional":{_BOOLEANS[transactional]},"isControl":{_BOOLEANS[control]},{kind}'

@@ -25,7 +25,7 @@ from klog.formats.errors import UsageError
 from klog.formats.packed import BATCH_HEADER, ENTRY_PREFIX, MESSAGE_FIELDS
 from klog.formats.wrapping import wrap_int64
 from klog.kernel._pyappend import check_records, seek
-from klog.kernel._pydecode import batch_bounds, decode, decode_payload, headers, payload_span
+from klog.kernel._pydecode import append_row, batch_bounds, decode, decode_payload, headers, payload_span
 from klog.kernel._pyfollow import follow
 from klog.kernel.columns import COUNT_UNKNOWN, OFFSET_UNKNOWN, STOP_BAD_SIZE, BatchTable, IndexState
 
@@ -96,20 +96,23 @@ def _append_v2(table: BatchTable, view: memoryview, at: int, position: int, size
         base_sequence,
         count,
     ) = BATCH_HEADER.unpack(header)
-    table.position.append(position)
-    table.size.append(size)
-    table.base_offset.append(base_offset)
-    table.last_offset.append(wrap_int64(base_offset + last_offset_delta))
-    table.magic.append(magic)
-    table.crc.append(crc)
-    table.attributes.append(attributes)
-    table.count.append(count)
-    table.base_timestamp.append(base_timestamp)
-    table.max_timestamp.append(max_timestamp)
-    table.producer_id.append(producer_id)
-    table.producer_epoch.append(producer_epoch)
-    table.base_sequence.append(base_sequence)
-    table.leader_epoch.append(leader_epoch)
+    append_row(
+        table,
+        position,
+        size,
+        base_offset,
+        wrap_int64(base_offset + last_offset_delta),
+        magic,
+        crc,
+        attributes,
+        count,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        leader_epoch,
+    )
 
 
 def _append_legacy(
@@ -119,21 +122,9 @@ def _append_legacy(
     crc, attributes, timestamp = MESSAGE_FIELDS.unpack_from(view, at)
     if magic == 0:
         timestamp = -1
-    compressed = attributes & CODEC_MASK
-    table.position.append(position)
-    table.size.append(size)
-    table.base_offset.append(OFFSET_UNKNOWN if compressed else offset)
-    table.last_offset.append(offset)
-    table.magic.append(magic)
-    table.crc.append(crc)
-    table.attributes.append(attributes)
-    table.count.append(COUNT_UNKNOWN)
-    table.base_timestamp.append(timestamp)
-    table.max_timestamp.append(timestamp)
-    table.producer_id.append(-1)
-    table.producer_epoch.append(-1)
-    table.base_sequence.append(-1)
-    table.leader_epoch.append(-1)
+    base = OFFSET_UNKNOWN if attributes & CODEC_MASK else offset
+    row = position, size, base, offset, magic, crc, attributes, COUNT_UNKNOWN, timestamp, timestamp
+    append_row(table, *row, -1, -1, -1, -1)  # neither a producer nor a leader epoch
 
 
 def verify(data: Bytes, table: BatchTable) -> int:

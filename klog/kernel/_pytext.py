@@ -19,9 +19,10 @@ from klog.formats.constants import (
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
 )
-from klog.formats.errors import FormatError
+from klog.formats.errors import CorruptRecordError, FormatError
 from klog.formats.packed import CONTROL_KEY, END_TXN_MARKER, INT32
 from klog.formats.wrapping import sequence_after, wrap_int32, wrap_int64
+from klog.kernel._pydecode import headers
 from klog.kernel.columns import BatchTable, RecordTable
 
 IMPLEMENTATION: Final = "python"
@@ -91,34 +92,12 @@ def check_record(table: BatchTable, records: RecordTable, row: int, payload_byte
         raise FormatError(f"record {row} of the table points outside of its payload of {payload_bytes} bytes")
 
 
-def varint(view: memoryview, at: int) -> tuple[int, int]:
-    """Zig-zag varint of 32 bits at `at`: (value, position after it); position -1 if there is none."""
-    value = 0
-    for shift in range(0, 35, 7):
-        if at >= len(view):
-            break
-        byte = view[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            value &= 0xFFFF_FFFF
-            return (value >> 1) ^ -(value & 1), at
-    return 0, -1
-
-
-def header_spans(view: memoryview, at: int, count: int) -> list[tuple[int, int, int, int]]:
-    """Key start and size, value start and size (-1 or less: null) of `count` headers. Raises FormatError."""
-    spans = []
-    for _ in range(count):
-        key_size, key_start = varint(view, at)
-        if key_start < 0 or key_size < 0 or key_size > len(view) - key_start:
-            raise FormatError("a header lies outside of its payload")
-        value_size, value_start = varint(view, key_start + key_size)
-        if value_start < 0 or value_size > len(view) - value_start:
-            raise FormatError("a header lies outside of its payload")
-        spans.append((key_start, key_size, value_start, value_size))
-        at = value_start + max(value_size, 0)
-    return spans
+def headers_of(view: memoryview, records: RecordTable, row: int) -> list[tuple[bytes, bytes | None]]:
+    """The keys and values of a record's headers. Raises FormatError."""
+    try:
+        return headers(view, records.headers_start[row], records.header_count[row])
+    except CorruptRecordError:
+        raise FormatError("a header lies outside of its payload") from None
 
 
 def store(text: bytes, out: bytearray, at: int) -> int:
@@ -195,8 +174,7 @@ def _metadata(table: BatchTable, records: RecordTable, row: int, view: memoryvie
     if magic < 2:
         # Kafka writes this brace, too.
         return f"{text} isValid: {_BOOLEANS[bool(records.valid[row])]} crc: {records.crc[row]}}}"
-    spans = header_spans(view, records.headers_start[row], records.header_count[row])
-    keys = ",".join(java_text(view[start : start + size]) for start, size, _, _ in spans)
+    keys = ",".join(java_text(key) for key, _ in headers_of(view, records, row))
     text += f" sequence: {record_sequence(table, batch, records.offset[row])} headerKeys: [{keys}]"
     if is_control(table, batch) and _is_plain_control(records, row, view):
         text += _control(records, row, view)
