@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Final, TypeAlias, TypeVar
 
 from klog.protocol.entity_fields import Entity, Value
+from klog.protocol.error_codes import ErrorCode
 from klog.protocol.messages import build, decode_request, encode_response, response_class
 from klog.server.network.request import Request
 
@@ -65,3 +66,32 @@ def by_topic(
     for (name, number), value in values:
         found.setdefault(name, []).append(partition(number, value))
     return [{topic: name, partitions: structs} for name, structs in found.items()]
+
+
+_TOPIC_NAMES: Final = ("name", "topic", "topic_name")
+_PARTITIONS: Final = ("partitions", "partition_result", "results_by_partition", "partition_errors")
+_NUMBERS: Final = ("partition_index", "partition_id", "partition")
+_ERRORS: Final = ("error_code", "partition_error_code")
+
+
+def topic_errors(topics: Iterable[Entity], error: ErrorCode, **fields: Value) -> list[Struct]:
+    """Topics of a request with an error for each partition, as any answer has them.
+
+    Requests and answers have several names for the same: an answer takes the fields that it has. `fields`
+    are further ones of topics and partitions.
+    """
+    common = {**fields, **dict.fromkeys(_ERRORS, error)}
+    found: list[Struct] = []
+    for topic in topics:
+        partitions = _first_of(topic, "partition_indexes", "partition_states", "partitions")
+        numbers = (_first_of(each, "partition_index", "partition", default=each) for each in partitions)
+        results = [{**common, **dict.fromkeys(_NUMBERS, number)} for number in numbers]
+        named = dict.fromkeys(_TOPIC_NAMES, _first_of(topic, *_TOPIC_NAMES))
+        topic_id = getattr(topic, "topic_id", None)
+        found.append({**common, "topic_id": topic_id, **named, **dict.fromkeys(_PARTITIONS, results)})
+    return found
+
+
+def _first_of(entity: Entity, *names: str, default: Value = None) -> Value:
+    """The value of the first of these fields that an entity has."""
+    return next((getattr(entity, name) for name in names if hasattr(entity, name)), default)

@@ -14,7 +14,7 @@ from klog.formats.constants import NO_PRODUCER_ID
 from klog.protocol.apis import ApiKey
 from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
-from klog.server.handlers.answers import Struct, entity_of, send_answer
+from klog.server.handlers.answers import Struct, entity_of, send_answer, topic_errors
 from klog.server.handlers.dispatch import Route
 from klog.server.network.request import Request
 
@@ -25,7 +25,6 @@ _UNKNOWN: Final = -1
 # What answers say of anything that is refused. An answer takes the fields that it has.
 _REFUSED: Final[Struct] = {
     "error_code": REFUSAL,
-    "partition_error_code": REFUSAL,
     "error_message": MESSAGE,
     "low_watermark": _UNKNOWN,
     "topic_id": None,
@@ -79,19 +78,7 @@ def _named(resources: Iterable[Entity], *fields: str) -> list[Struct]:
 
 
 def _topics(asked: Iterable[Entity]) -> list[Struct]:
-    """Topics with their partitions, under all names that requests and answers have for the two."""
-    found: list[Struct] = []
-    for each in asked:
-        name = each.topic if hasattr(each, "topic") else each.name
-        parts = each.partition_indexes if hasattr(each, "partition_indexes") else each.partitions
-        numbers = [getattr(part, "partition_index", part) for part in parts]
-        results = [{**_REFUSED, "partition_index": number, "partition_id": number} for number in numbers]
-        topic = dict.fromkeys(("name", "topic", "topic_name"), name)
-        found.append({**topic, **dict.fromkeys(_PARTITIONS, results)})
-    return found
-
-
-_PARTITIONS: Final = ("partitions", "partition_result", "results_by_partition")
+    return topic_errors(asked, REFUSAL, **_REFUSED)
 
 
 def _delete_topics(wanted: Entity) -> Struct:

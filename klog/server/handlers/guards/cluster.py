@@ -15,7 +15,7 @@ from klog.protocol.apis import ApiKey
 from klog.protocol.entity_fields import Entity, Value
 from klog.protocol.error_codes import ErrorCode
 from klog.server.handlers.access import Access
-from klog.server.handlers.answers import Struct
+from klog.server.handlers.answers import Struct, topic_errors
 from klog.server.handlers.guards.verdicts import (
     Answer,
     Guard,
@@ -23,7 +23,6 @@ from klog.server.handlers.guards.verdicts import (
     Verdict,
     adding,
     not_authorized,
-    topic_errors,
     with_list,
 )
 from klog.server.network.request import Request
@@ -67,49 +66,25 @@ def _top_with_default_message(_request: Request, _wanted: Entity) -> Struct:
 
 
 def _leader_and_isr(_request: Request, wanted: Entity) -> Struct:
-    topics = [
-        {
-            "topic_id": topic.topic_id,
-            "partition_errors": [
-                {"partition_index": each.partition_index, "error_code": _REFUSED}
-                for each in topic.partition_states
-            ],
-        }
-        for topic in wanted.topic_states
-    ]
-    return {"error_code": _REFUSED, "topics": topics}
+    return {"error_code": _REFUSED, "topics": topic_errors(wanted.topic_states, _REFUSED)}
 
 
 def _stop_replica(_request: Request, wanted: Entity) -> Struct:
     errors = [
-        {"topic_name": topic.topic_name, "partition_index": each.partition_index, "error_code": _REFUSED}
-        for topic in wanted.topic_states
-        for each in topic.partition_states
+        {**each, "topic_name": topic["topic_name"]}
+        for topic in topic_errors(wanted.topic_states, _REFUSED)
+        for each in topic["partitions"]
     ]
     return {"error_code": _REFUSED, "partition_errors": errors}
 
 
 def _log_dir_moves(_request: Request, wanted: Entity) -> Struct:
     topics = [topic for directory in wanted.dirs for topic in directory.topics]
-    return {
-        "results": [
-            {"topic_name": each["name"], "partitions": each["partitions"]}
-            for each in topic_errors(topics, _REFUSED)
-        ]
-    }
+    return {"results": topic_errors(topics, _REFUSED)}
 
 
 def _elections(_request: Request, wanted: Entity) -> Struct:
-    results = [
-        {
-            "topic": topic.topic,
-            "partition_result": [
-                {"partition_id": number, "error_code": _REFUSED, "error_message": None}
-                for number in topic.partitions
-            ],
-        }
-        for topic in wanted.topic_partitions or ()
-    ]
+    results = topic_errors(wanted.topic_partitions or (), _REFUSED, error_message=None)
     return {"error_code": _REFUSED, "replica_election_results": results}
 
 

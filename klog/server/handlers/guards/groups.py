@@ -15,7 +15,7 @@ from klog.protocol.apis import ApiKey
 from klog.protocol.entity_fields import Entity, Value
 from klog.protocol.error_codes import ErrorCode
 from klog.server.handlers.access import Access
-from klog.server.handlers.answers import Struct
+from klog.server.handlers.answers import Struct, topic_errors
 from klog.server.handlers.guards.verdicts import (
     Answer,
     Guard,
@@ -25,7 +25,6 @@ from klog.server.handlers.guards.verdicts import (
     adding,
     changing,
     split,
-    topic_errors,
     with_list,
 )
 from klog.server.handlers.topics.topic_metadata import OPERATIONS_NOT_ASKED_FOR
@@ -96,14 +95,14 @@ def _commit(access: Access, request: Request, wanted: Entity) -> Verdict:
     if not _may_read(access, request, wanted.group_id):
         return Answer({"topics": topic_errors(wanted.topics, _REFUSED)})
     topics = split(access, request, AclOperation.READ, wanted.topics)
-    return part_of_topics(wanted, topics, topic_errors(topics.refused))
+    return part_of_topics(wanted, topics, topic_errors(topics.refused, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
 
 
 def _delete_offsets(access: Access, request: Request, wanted: Entity) -> Verdict:
     if not _may(AclOperation.DELETE, access, request, wanted.group_id):
         return Answer({"error_code": _REFUSED})
     topics = split(access, request, AclOperation.READ, wanted.topics)
-    refused = topic_errors(topics.refused)
+    refused = topic_errors(topics.refused, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     if refused and not topics.allowed:
         return Answer({"topics": refused})  # the group is not looked at
     return part_of_topics(wanted, topics, refused, unless_failed=True)
@@ -138,7 +137,10 @@ def _fetch_offsets(access: Access, request: Request, wanted: Entity) -> Verdict:
         else:
             topics_split = split(access, request, AclOperation.DESCRIBE, group.topics)
             allowed.append(with_list(group, "topics", topics_split.allowed))
-            amends[group.group_id] = partial(_with_refused, topic_errors(topics_split.refused, **_NO_OFFSET))
+            amends[group.group_id] = partial(
+                _with_refused,
+                topic_errors(topics_split.refused, ErrorCode.TOPIC_AUTHORIZATION_FAILED, **_NO_OFFSET),
+            )
     if is_single:
         if refused:
             return Answer(refused[0])

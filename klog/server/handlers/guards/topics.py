@@ -18,7 +18,7 @@ from klog.protocol.apis import ApiKey
 from klog.protocol.entity_fields import Entity, Value
 from klog.protocol.error_codes import ErrorCode
 from klog.server.handlers.access import Access
-from klog.server.handlers.answers import Struct
+from klog.server.handlers.answers import Struct, topic_errors
 from klog.server.handlers.guards.groups import part_of_topics
 from klog.server.handlers.guards.verdicts import (
     Guard,
@@ -26,7 +26,6 @@ from klog.server.handlers.guards.verdicts import (
     Verdict,
     adding,
     split,
-    topic_errors,
     with_list,
 )
 from klog.server.handlers.topics.topic_metadata import OPERATIONS_NOT_ASKED_FOR
@@ -56,22 +55,8 @@ def _epoch_ends(access: Access, request: Request, wanted: Entity) -> Verdict:
     if access.allows_on_cluster(request, AclOperation.CLUSTER_ACTION, logs_denial=False):
         return None
     topics = split(access, request, AclOperation.DESCRIBE, wanted.topics, lambda topic: str(topic.topic))
-    refused = [
-        {
-            "topic": topic.topic,
-            "partitions": [
-                {
-                    "error_code": _REFUSED,
-                    "partition": each.partition,
-                    "leader_epoch": _UNKNOWN,
-                    "end_offset": _UNKNOWN,
-                }
-                for each in topic.partitions
-            ],
-        }
-        for topic in topics.refused
-    ]
-    return part_of_topics(wanted, topics, refused)
+    nothing = {"leader_epoch": _UNKNOWN, "end_offset": _UNKNOWN}
+    return part_of_topics(wanted, topics, topic_errors(topics.refused, _REFUSED, **nothing))
 
 
 def _describe_producers(access: Access, request: Request, wanted: Entity) -> Verdict:

@@ -16,7 +16,7 @@ from klog.protocol.apis import ApiKey
 from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
 from klog.server.handlers.access import Access
-from klog.server.handlers.answers import Struct
+from klog.server.handlers.answers import Struct, by_topic, topic_errors
 from klog.server.handlers.guards.groups import part_of_topics
 from klog.server.handlers.guards.verdicts import (
     Answer,
@@ -25,7 +25,6 @@ from klog.server.handlers.guards.verdicts import (
     Verdict,
     changing,
     split,
-    topic_errors,
     with_list,
 )
 from klog.server.handlers.topics.topic_metadata import INTERNAL_TOPICS
@@ -83,11 +82,11 @@ def _add_partitions(known: Callable[[PartitionKey], bool]) -> Guard:
 
 
 def _added(errors: Mapping[PartitionKey, ErrorCode]) -> Struct:
-    topics: dict[str, list[Struct]] = {}
-    for (topic, number), error in errors.items():
-        topics.setdefault(topic, []).append({"partition_index": number, "partition_error_code": error})
-    results = [{"name": topic, "results_by_partition": results} for topic, results in topics.items()]
-    return {"results_by_topic_v3_and_below": results}
+    def result(number: int, error: ErrorCode) -> Struct:
+        return {"partition_index": number, "partition_error_code": error}
+
+    topics = by_topic(errors.items(), result, partitions="results_by_partition")
+    return {"results_by_topic_v3_and_below": topics}
 
 
 def _add_offsets(access: Access, request: Request, wanted: Entity) -> Verdict:
@@ -110,7 +109,7 @@ def _commit_offsets(access: Access, request: Request, wanted: Entity) -> Verdict
     if not access.allows(request, AclOperation.READ, AclResourceType.GROUP, wanted.group_id):
         return Answer({"topics": topic_errors(wanted.topics, ErrorCode.GROUP_AUTHORIZATION_FAILED)})
     topics = split(access, request, AclOperation.READ, wanted.topics)
-    return part_of_topics(wanted, topics, topic_errors(topics.refused))
+    return part_of_topics(wanted, topics, topic_errors(topics.refused, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
 
 
 def _write_markers(access: Access, request: Request, wanted: Entity) -> Verdict:
@@ -120,18 +119,7 @@ def _write_markers(access: Access, request: Request, wanted: Entity) -> Verdict:
         return None
     error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     markers = [
-        {
-            "producer_id": marker.producer_id,
-            "topics": [
-                {
-                    "name": topic.name,
-                    "partitions": [
-                        {"partition_index": number, "error_code": error} for number in topic.partition_indexes
-                    ],
-                }
-                for topic in marker.topics
-            ],
-        }
+        {"producer_id": marker.producer_id, "topics": topic_errors(marker.topics, error)}
         for marker in wanted.markers
     ]
     return Answer({"markers": markers})

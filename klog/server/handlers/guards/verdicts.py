@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from klog.protocol.acls import AclOperation, AclResourceType
 from klog.protocol.entity_fields import Entity, Value, entity_fields
-from klog.protocol.error_codes import ErrorCode
 from klog.protocol.messages import response_class
 from klog.server.handlers.access import Access
 from klog.server.handlers.answers import Struct, entity_of, send_answer
@@ -108,31 +107,3 @@ def split(
     for item in items:
         (found.allowed if name_of(item) in names else found.refused).append(item)
     return found
-
-
-def topic_errors(
-    topics: Iterable[Entity], error: ErrorCode = ErrorCode.TOPIC_AUTHORIZATION_FAILED, **fields: Value
-) -> list[Struct]:
-    """Topics of a request as an answer has them, with an error for each partition and other fields of it."""
-    return [
-        {
-            "name": topic.name,
-            "partitions": [
-                {"partition_index": _number(each), "error_code": error, **fields}
-                for each in partitions_of(topic)
-            ],
-        }
-        for topic in topics
-    ]
-
-
-def partitions_of(topic: Entity) -> Sequence[Entity]:
-    """The partitions of a topic; requests have two names for them."""
-    found: Sequence[Entity] = (
-        topic.partition_indexes if hasattr(topic, "partition_indexes") else topic.partitions
-    )
-    return found
-
-
-def _number(partition: Entity) -> int:
-    return int(partition.partition_index if hasattr(partition, "partition_index") else partition)
