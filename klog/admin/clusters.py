@@ -21,12 +21,12 @@ from klog.admin.requests.cluster_description import (
     describe_quorum,
     tells_fenced,
 )
-from klog.admin.requests.log_dirs import describe_log_dirs
 from klog.admin.topics import Topic, TopicSetting, find_topics
 from klog.client import admin
 from klog.client.admin import Resource, ResourceType
 from klog.client.cluster import Cluster
 from klog.client.errors import ClientError, RefusedError
+from klog.client.log_dirs import describe_log_dirs
 from klog.formats.errors import KlogError
 from klog.protocol.apis import ApiKey
 from klog.protocol.error_codes import ErrorCode

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from klog.admin.requests.log_dirs import LogDir
+from klog.client.log_dirs import LogDir
 from klog.protocol.error_codes import ErrorCode
 
 UNBALANCED_RATIO: Final = 1.1

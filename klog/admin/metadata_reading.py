@@ -17,7 +17,7 @@ from klog.admin.requests.cluster_description import describe_apis, describe_node
 from klog.admin.requests.scram_users import describe_users
 from klog.admin.topics import Topic as DescribedTopic
 from klog.admin.topics import find_topics
-from klog.client.admin import Resource, ResourceType, describe_configs
+from klog.client.admin import Resource, ResourceType, try_describe_configs
 from klog.client.cluster import Cluster as Client
 from klog.client.errors import ClientError, RefusedError
 from klog.cluster_metadata.model import Broker, Cluster, Partition, ScramUser, Topic
@@ -53,7 +53,7 @@ def read_metadata(client: Client) -> Described:
             return list(ask())
         except RefusedError as error:
             if error.code is not ErrorCode.SECURITY_DISABLED:
-                untold.append(f"{what}: {error}")
+                untold.append(str(error))
         except (ClientError, UnsupportedApiError) as error:
             untold.append(f"{what}: {error}")
         return []
@@ -68,8 +68,9 @@ def read_metadata(client: Client) -> Described:
     configs = {
         **_configs(client, resources, _TOPIC, untold),
         **_configs(client, brokers[:1], _ALL_BROKERS, untold),
-        **_configs(client, brokers[1:], _BROKER, untold),
     }
+    for broker in brokers[1:]:
+        configs |= _configs(client, [broker], _BROKER, untold)
     cluster = replace(
         found,
         topics={topic.name: _topic(topic) for topic in topics},
@@ -100,22 +101,21 @@ def _configs(
     if not resources:
         return {}
     try:
-        found = describe_configs(client, resources)
+        found = dict(try_describe_configs(client, resources))
     except (ClientError, UnsupportedApiError) as error:
-        if len(resources) == 1 or isinstance(error, UnsupportedApiError):
-            untold.append(f"configs of {_words(resources)}: {error}")
-            return {}
-        parts = (_configs(client, [each], source, untold) for each in resources)
-        return {resource: configs for part in parts for resource, configs in part.items()}
+        untold.append(f"configs of {resources[0].type.name.lower()}s: {error}")
+        return {}
+    refused = {name: each for (_, name), each in found.items() if isinstance(each, RefusedError)}
+    for code in dict.fromkeys(each.code for each in refused.values()):
+        alike = [each for each in refused.values() if each.code is code]
+        more = f", and so for {len(alike) - 1} more" if len(alike) > 1 else ""
+        untold.append(f"{alike[0]}{more}")
     set_ones = {
         resource: {each.name: each.value for each in entries if _source(each) == source}
-        for resource, entries in found
+        for resource, entries in found.items()
+        if not isinstance(entries, RefusedError)
     }
     return {resource: configs for resource, configs in set_ones.items() if configs}
-
-
-def _words(resources: Iterable[Resource]) -> str:
-    return ", ".join(f"{each.type.name.lower()} {each.name or 'default'}" for each in resources)
 
 
 def _source(config: Entity) -> int:

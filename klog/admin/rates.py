@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 from klog.admin.clusters import examine
 from klog.admin.groups import Group, describe_groups, list_groups
 from klog.admin.health import ClusterState
-from klog.admin.requests.log_dirs import LogDirs, describe_log_dirs
 from klog.client.cluster import Cluster
+from klog.client.log_dirs import LogDirs, describe_log_dirs
 from klog.client.offsets import try_list_offsets
 from klog.formats.names import TopicPartition
 from klog.protocol.offset_times import LATEST

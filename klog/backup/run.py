@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -155,6 +155,7 @@ class _Run:
         found = source.find(lambda topic: is_wanted(topic, self._options.patterns), before, begin_ms)
         self._check_cluster(found)
         self._problems += [Problem(None, str(error)) for error in found.problems]
+        self._problems += self._unmatched({each.topic for each in (*found.candidates, *before)})
         work, unchanged = _divide(found.candidates, before)
         self._joiner = Joiner(self._repository, self._writer, self._options.joining, len(work))
         self._options.on_total(sum(each.candidate.new_bytes(each.ref) for each in work))
@@ -193,6 +194,12 @@ class _Run:
             what = f"the sources and the backups are of several clusters: {', '.join(clusters)}"
             raise UsageError(what, file=self._repository.place, cure="use a repository for each cluster")
         self._cluster_id = clusters[0] if clusters else None
+
+    def _unmatched(self, topics: Collection[str]) -> Iterator[Problem]:
+        """Patterns that no topic has: a mistyped one would back up nothing, night after night."""
+        for pattern in self._options.patterns:
+            if not any(is_wanted(topic, (pattern,)) for topic in topics):
+                yield Problem(None, f"no topic matches {pattern}, neither in the sources nor in the backup")
 
     def _before(self) -> dict[TopicPartition, PartitionRef]:
         """The partitions of the newest backup that can be read."""

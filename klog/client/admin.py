@@ -7,7 +7,7 @@ the controller, since another failure leaves open whether the change was made.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple, TypeAlias
@@ -174,6 +174,26 @@ def describe_configs(
     All configs, or only those in `names`. Raises ClientError if a resource is refused, ChannelError.
     """
     found: list[tuple[Resource, Sequence[Entity]]] = []
+    for resource, entries in try_describe_configs(
+        cluster, resources, documentation=documentation, names=names
+    ):
+        if isinstance(entries, RefusedError):
+            raise entries
+        found.append((resource, entries))
+    return found
+
+
+def try_describe_configs(
+    cluster: Cluster,
+    resources: Iterable[Resource],
+    *,
+    documentation: bool = False,
+    names: Sequence[str] | None = None,
+) -> Iterator[tuple[Resource, Sequence[Entity] | RefusedError]]:
+    """As `describe_configs`, but a resource that is refused has its error.
+
+    Raises ClientError if a broker is unknown, ChannelError.
+    """
     for connection, asked in _by_answering_broker(cluster, resources):
         wanted = [
             {"resource_type": each.type, "resource_name": each.name, "configuration_keys": names}
@@ -186,8 +206,9 @@ def describe_configs(
             include_synonyms=True,
             include_documentation=documentation,
         )
-        found += [(_resource_of(result), list(result.configs)) for result in answer.results]
-    return found
+        for result in answer.results:
+            resource = _resource(result)
+            yield resource, _refusal(resource, result, "DescribeConfigs") or list(result.configs)
 
 
 def list_config_resources(cluster: Cluster, kind: ResourceType) -> list[str]:
@@ -232,20 +253,26 @@ def alter_configs(
         connection, ApiKey.INCREMENTAL_ALTER_CONFIGS, resources=[wanted], validate_only=validate_only
     )
     for result in answer.responses:
-        _resource_of(result)
+        if error := _refusal(_resource(result), result, "AlterConfigs"):
+            raise error
 
 
-def _resource_of(result: Entity) -> Resource:
-    """The resource of a result. Raises RefusedError if the broker refused it."""
-    resource = Resource(ResourceType(result.resource_type), result.resource_name)
-    if result.error_code != ErrorCode.NONE:
-        kind = resource.type.name.lower().replace("_", " ")
-        name = f"{kind} {resource.name}" if resource.name else "all brokers"
-        cure = None
-        if resource.type in _OF_KRAFT and result.error_code == ErrorCode.INVALID_REQUEST:
-            cure = "are they configs that this cluster has? Kafka has them with KRaft only"
-        raise RefusedError(f"configs of {name}", result.error_code, message=result.error_message, cure=cure)
-    return resource
+def _resource(result: Entity) -> Resource:
+    return Resource(ResourceType(result.resource_type), result.resource_name)
+
+
+def _refusal(resource: Resource, result: Entity, right: str) -> RefusedError | None:
+    """What the broker says against a request for the configs of a resource, None if nothing."""
+    if result.error_code == ErrorCode.NONE:
+        return None
+    kind = resource.type.name.lower().replace("_", " ")
+    name = f"{kind} {resource.name}" if resource.name else "all brokers"
+    cure = None
+    if resource.type in _OF_KRAFT and result.error_code == ErrorCode.INVALID_REQUEST:
+        cure = "are they configs that this cluster has? Kafka has them with KRaft only"
+    return RefusedError(
+        f"configs of {name}", result.error_code, message=result.error_message, cure=cure, right=right
+    )
 
 
 def _by_answering_broker(

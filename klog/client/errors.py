@@ -19,19 +19,35 @@ class ClientError(KlogError):
 class RefusedError(ClientError):
     """A broker answered with an error; `code` is Kafka's. `message` is what the broker says about it.
 
-    Without a message or a cure the error has those that belong to its code.
+    Without a message or a cure the error has those that belong to its code. `right` is Kafka's name of what
+    the user must be allowed to do.
     """
 
-    def __init__(self, what: str, code: int, *, message: str | None = None, cure: str | None = None) -> None:
+    def __init__(
+        self,
+        what: str,
+        code: int,
+        *,
+        message: str | None = None,
+        cure: str | None = None,
+        right: str | None = None,
+    ) -> None:
         self.code: ErrorCode = error_code(code)
-        if self.code in _NOT_AUTHORIZED:
+        if self.is_of_rights:
             # Kafka's message names objects of its own process, or says nothing.
             message = None
         meaning = MEANINGS.get(self.code)
         if meaning is not None:
             message, cure = message or meaning.what, cure or meaning.cure
+            if right is not None and self.is_of_rights:
+                message = f"{message}: it needs {right}"
         said = f": {message}" if message else ""
         super().__init__(f"{what}: {self.code.name}{said}", cure=cure)
+
+    @property
+    def is_of_rights(self) -> bool:
+        """Whether the user lacks a right."""
+        return self.code in _NOT_AUTHORIZED
 
 
 class UnknownTopicError(ClientError):

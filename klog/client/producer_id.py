@@ -11,8 +11,6 @@ from klog.formats.constants import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from klog.protocol.apis import ApiKey
 from klog.protocol.error_codes import ErrorCode
 
-_CURE: Final = "--no-idempotence does without"
-
 
 class ProducerId(NamedTuple):
     """Identifies a producer; a later user of the same id has a higher epoch."""
@@ -35,5 +33,6 @@ def new_producer_id(connection: Connection) -> ProducerId:
         producer_epoch=NO_PRODUCER_EPOCH,
     )
     if int(response.error_code) != ErrorCode.NONE:
-        raise RefusedError("asking for a producer id", response.error_code, cure=_CURE)
+        right = "IdempotentWrite, or Write on a topic"
+        raise RefusedError("asking for a producer id", response.error_code, right=right)
     return ProducerId(int(response.producer_id), int(response.producer_epoch))

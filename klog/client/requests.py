@@ -33,20 +33,20 @@ def ask(
     return connection.send(build(request_class(api_key, version), **values), wait_ms)
 
 
-def refusal(answer: Entity, what: str) -> RefusedError | None:
+def refusal(answer: Entity, what: str, right: str | None = None) -> RefusedError | None:
     """The error that an answer, or a part of one, says about `what`; None if it says none.
 
-    Old versions of some answers have no error code.
+    Old versions of some answers have no error code. `right` is as in `RefusedError`.
     """
     code = int(getattr(answer, "error_code", ErrorCode.NONE))
     if code == ErrorCode.NONE:
         return None
-    return RefusedError(what, code, message=getattr(answer, "error_message", None))
+    return RefusedError(what, code, message=getattr(answer, "error_message", None), right=right)
 
 
-def accepted(answer: Entity, what: str) -> Entity:
+def accepted(answer: Entity, what: str, right: str | None = None) -> Entity:
     """The answer. Raises RefusedError if it says an error about `what`."""
-    if error := refusal(answer, what):
+    if error := refusal(answer, what, right):
         raise error
     return answer
 

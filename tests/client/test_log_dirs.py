@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from types import SimpleNamespace as Answer
 
-from klog.admin.requests.log_dirs import Replica, ReplicaInLogDir, alter_replica_log_dirs, describe_log_dirs
 from klog.client.errors import RefusedError
+from klog.client.log_dirs import Replica, ReplicaInLogDir, alter_replica_log_dirs, describe_log_dirs
 from klog.formats.names import TopicPartition
 from klog.protocol.error_codes import ErrorCode
 from tests.client.fake_broker import A, B, FakeCluster, metadata

@@ -10,10 +10,10 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from klog.admin.reassign.states import MoveState, Status
-from klog.admin.requests.log_dirs import Replica, alter_replica_log_dirs
 from klog.admin.requests.reassignments import alter_reassignments
 from klog.client.cluster import Cluster
 from klog.client.errors import RefusedError
+from klog.client.log_dirs import Replica, alter_replica_log_dirs
 from klog.formats.errors import KlogError
 from klog.formats.names import TopicPartition
 from klog.protocol.error_codes import ErrorCode

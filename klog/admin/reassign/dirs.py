@@ -14,8 +14,8 @@ from klog.admin.reassign.goals import Goal
 from klog.admin.reassign.plan import BrokerChange, Plan
 from klog.admin.reassign.planner import plan
 from klog.admin.reassign.values import ANY_LOG_DIR, BrokerPlace, PartitionAssignment
-from klog.admin.requests.log_dirs import LogDir
 from klog.client.errors import ClientError
+from klog.client.log_dirs import LogDir
 from klog.formats.names import TopicPartition
 from klog.protocol.error_codes import ErrorCode
 

@@ -15,11 +15,11 @@ from klog.admin.reassign.moves import Move
 from klog.admin.reassign.progress import Meter, Progress
 from klog.admin.reassign.states import MoveState, status_of
 from klog.admin.reassign.throttles import FOLLOWER_RATE, LEADER_RATE, LOG_DIR_RATE, Throttles
-from klog.admin.requests.log_dirs import Replica, alter_replica_log_dirs
 from klog.admin.requests.reassignments import alter_reassignments, list_reassignments
 from klog.client.asking import broker_ids
 from klog.client.cluster import Cluster
 from klog.client.errors import ClientError, RefusedError
+from klog.client.log_dirs import Replica, alter_replica_log_dirs
 from klog.formats.errors import KlogError
 from klog.formats.names import TopicPartition
 from klog.protocol.error_codes import ErrorCode

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from klog.admin.reassign.values import ANY_LOG_DIR, PartitionAssignment
-from klog.admin.requests.log_dirs import LogDir, Replica
 from klog.admin.requests.reassignments import RunningReassignment
+from klog.client.log_dirs import LogDir, Replica
 from klog.formats.names import TopicPartition
 
 

@@ -13,10 +13,10 @@ from typing import Final
 
 from klog.admin.reassign.moves import Move, moves_of
 from klog.admin.reassign.values import ANY_LOG_DIR, PartitionAssignment
-from klog.admin.requests.log_dirs import LogDir, describe_log_dirs
 from klog.admin.requests.reassignments import RunningReassignment, list_reassignments
 from klog.client.cluster import Cluster
 from klog.client.errors import ClientError, RefusedError, UnknownTopicError
+from klog.client.log_dirs import LogDir, describe_log_dirs
 from klog.formats.errors import KlogError
 from klog.formats.names import TopicPartition
 from klog.formats.wording import first_of

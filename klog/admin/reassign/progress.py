@@ -14,11 +14,11 @@ from typing import Final, NamedTuple
 
 from klog.admin.configs import ConfigEntity, EntityType, describe
 from klog.admin.reassign.throttles import FOLLOWER_RATE, LOG_DIR_RATE, BrokerRate, rates_of
-from klog.admin.requests.log_dirs import LogDir, describe_log_dirs
 from klog.admin.requests.reassignments import RunningReassignment, list_reassignments
 from klog.client.asking import broker_ids
 from klog.client.cluster import Cluster
 from klog.client.errors import RefusedError
+from klog.client.log_dirs import LogDir, describe_log_dirs
 from klog.formats.errors import KlogError
 from klog.formats.names import TopicPartition
 from klog.protocol.errors import ChannelError

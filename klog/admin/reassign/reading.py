@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from klog.admin.reassign.cluster_state import ClusterState, PartitionState
 from klog.admin.reassign.values import BrokerPlace
-from klog.admin.requests.log_dirs import LogDir, describe_log_dirs
 from klog.admin.requests.reassignments import list_reassignments
 from klog.admin.topic_selection import TopicSelection, select_topics
 from klog.admin.topics import Topic, find_topics
 from klog.client.cluster import Cluster
 from klog.client.errors import ClientError
+from klog.client.log_dirs import LogDir, describe_log_dirs
 from klog.formats.constants import NO_LEADER
 from klog.formats.errors import KlogError
 from klog.formats.names import TopicPartition

@@ -13,9 +13,9 @@ from enum import StrEnum
 
 from klog.admin.reassign.preparing import current_replicas
 from klog.admin.reassign.values import ANY_LOG_DIR, PartitionAssignment
-from klog.admin.requests.log_dirs import LogDir, LogDirs, Replica, describe_log_dirs
 from klog.admin.requests.reassignments import RunningReassignment, list_reassignments
 from klog.client.cluster import Cluster
+from klog.client.log_dirs import LogDir, LogDirs, Replica, describe_log_dirs
 from klog.formats.names import TopicPartition
 
 

@@ -25,7 +25,8 @@ from klog.protocol.entity_fields import Entity, Value
 
 def describe_acls(cluster: Cluster, wanted: AclFilter) -> list[Acl]:
     """The ACLs that the filter matches, sorted. Raises RefusedError, UnsupportedApiError, ChannelError."""
-    answer = accepted(ask(cluster.any_connection(), ApiKey.DESCRIBE_ACLS, **_filter(wanted)), "ACLs")
+    answer = ask(cluster.any_connection(), ApiKey.DESCRIBE_ACLS, **_filter(wanted))
+    accepted(answer, "ACLs", "Describe")
     return sorted(_acl(resource, each) for resource in answer.resources for each in resource.acls)
 
 

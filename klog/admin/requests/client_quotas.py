@@ -57,7 +57,9 @@ def describe_quotas(
     ]
     connection = cluster.any_connection()
     answer = accepted(
-        ask(connection, ApiKey.DESCRIBE_CLIENT_QUOTAS, components=components, strict=strict), "quotas"
+        ask(connection, ApiKey.DESCRIBE_CLIENT_QUOTAS, components=components, strict=strict),
+        "quotas",
+        "DescribeConfigs",
     )
     found = {
         _entity((part.entity_type, part.entity_name) for part in entry.entity): {

@@ -73,9 +73,12 @@ def describe_users(cluster: Cluster, names: Iterable[str] | None = None) -> list
 
     Raises RefusedError, UnsupportedApiError, ChannelError.
     """
-    wanted = None if names is None else [{"name": name} for name in names]
+    # None would stand for all, too, but Kafka 3.9 does not answer it if this user may not ask.
+    wanted = [{"name": name} for name in names or ()]
     answer = accepted(
-        ask(cluster.any_connection(), ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, users=wanted), "users"
+        ask(cluster.any_connection(), ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, users=wanted),
+        "SCRAM users",
+        "Describe",
     )
     found = []
     for result in answer.results:

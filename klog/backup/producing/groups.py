@@ -76,12 +76,20 @@ def commit_groups(cluster: Cluster, groups: GroupOffsets) -> GroupsRestored:
         try:
             errors = commit_offsets(cluster, group_id, offsets)
         except RefusedError as error:
-            failures.append(error)
+            failures.append(_naming_right(error, group_id, offsets))
             continue
         refused = {partition: code for partition, code in errors.items() if code is not ErrorCode.NONE}
         failures += [RefusedError(f"group {group_id}: {each}", code) for each, code in refused.items()]
         done += not refused
     return GroupsRestored(done, tuple(failures))
+
+
+def _naming_right(error: RefusedError, group_id: str, offsets: Iterable[TopicPartition]) -> RefusedError:
+    """Kafka tells neither the right that is missing nor the topics."""
+    if not error.is_of_rights:
+        return error
+    topics = ", ".join(sorted({each.topic for each in offsets}))
+    return RefusedError(f"offsets of group {group_id} for {topics}", error.code, right="Read")
 
 
 def _rows(source: PieceSource, planned: PlannedPartition) -> Iterator[Rows]:

@@ -122,7 +122,8 @@ def _create(cluster: Cluster, topic: TargetTopic, replication_factor: int) -> li
         (outcome,) = admin.create_topics(cluster, [new], validate_only=validate_only)
         if outcome.error is ErrorCode.NONE:
             return None
-        return RefusedError(f"creating topic {topic.name}", outcome.error, message=outcome.message)
+        what = f"creating topic {topic.name}"
+        return RefusedError(what, outcome.error, message=outcome.message, right="Create")
 
     configs = dict(topic.configs)
     failure = attempt(configs, validate_only=False)
@@ -147,7 +148,7 @@ def _existing(cluster: Cluster, names: Iterable[str]) -> dict[str, dict[int, int
         if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             continue
         if code not in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE):
-            raise RefusedError(f"topic {answer.name}", code)
+            raise RefusedError(f"topic {answer.name}", code, right="Create and Write")
         there.append(answer.name)
     cluster.refresh(there)
     wanted = [TopicPartition(name, number) for name in there for number in cluster.partitions(name)]
@@ -169,7 +170,12 @@ def _topic_values(cluster: Cluster, name: str) -> dict[str, str]:
 
 
 def _values(cluster: Cluster, resource: Resource, names: Sequence[str]) -> dict[str, str]:
-    ((_, entries),) = admin.describe_configs(cluster, [resource], names=names)
+    """Configs of a resource. None if this user may not know them: brokers refuse what they do not take."""
+    ((_, entries),) = admin.try_describe_configs(cluster, [resource], names=names)
+    if isinstance(entries, RefusedError):
+        if entries.is_of_rights:
+            return {}
+        raise entries
     return {each.name: each.value for each in entries if each.value is not None}
 
 

@@ -83,7 +83,8 @@ class PartitionProducer:
     def _refused(self, answer: PartitionProduced) -> RefusedError:
         code = error_code(answer.error_code)
         cure = _CURE if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER else None
-        return RefusedError(f"writing to {self._partition}", code, message=answer.error_message, cure=cure)
+        what = f"writing to {self._partition}"
+        return RefusedError(what, code, message=answer.error_message, cure=cure, right="Write")
 
 
 class OthersWriteError(ClientError):

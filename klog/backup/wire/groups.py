@@ -19,6 +19,7 @@ from klog.backup.pieces import PieceWriter
 from klog.backup.sources import Candidate
 from klog.backup.wire.log import Log, Origin
 from klog.client.cluster import Cluster
+from klog.client.errors import RefusedError
 from klog.client.groups import CommittedOffset, fetch_offsets, list_groups
 from klog.coordinator.groups import values
 from klog.coordinator.groups.records import offset_key, offset_value
@@ -48,7 +49,9 @@ def group_partitions(cluster: Cluster, source: str, *, is_known: bool) -> Mappin
     errors: dict[int, KlogError] = {}
     for name, offsets in sorted(fetch_offsets(cluster, names).items()):
         number = partition_of(name, PARTITIONS)
-        if isinstance(offsets, KlogError):
+        if isinstance(offsets, RefusedError) and offsets.is_of_rights:
+            errors[number] = RefusedError(f"offsets of group {name}", offsets.code, right="Describe")
+        elif isinstance(offsets, KlogError):
             errors[number] = offsets
         else:
             commits[number] += [(name, partition, found) for partition, found in sorted(offsets.items())]

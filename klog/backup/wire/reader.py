@@ -133,7 +133,7 @@ class PartitionReader:
         response = fetch(self._connection(), request, self._client.cluster.timeout_ms)
         [(_, answer)] = partitions_of(response, self._names)
         if answer.error_code != ErrorCode.NONE:
-            raise RefusedError(f"reading {self._partition}", answer.error_code)
+            raise RefusedError(f"reading {self._partition}", answer.error_code, right="Read")
         return answer
 
     def _retried(self, work: Callable[[], _Answer]) -> _Answer:

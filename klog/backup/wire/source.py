@@ -12,6 +12,7 @@ from klog.backup.wire.groups import group_partitions
 from klog.backup.wire.partition import RefusedPartition, WirePartition
 from klog.backup.wire.reader import LeaderChangedError, PartitionReader
 from klog.client.errors import RefusedError
+from klog.client.log_dirs import describe_log_dirs
 from klog.client.offsets import try_list_offsets
 from klog.formats.errors import KlogError
 from klog.formats.names import CONSUMER_OFFSETS, TopicPartition
@@ -23,12 +24,16 @@ from klog.protocol.offset_times import EARLIEST, LATEST
 class WireSource:
     """A cluster that `open_cluster` connects to. `name` stands for it if it has no id (before Kafka 0.10.1).
 
-    `with WireSource(...)` closes the connections at the end.
+    `on_note` receives what the cluster does not let this client know. `with WireSource(...)` closes the
+    connections at the end.
     """
 
-    def __init__(self, open_cluster: OpenCluster, name: str) -> None:
+    def __init__(
+        self, open_cluster: OpenCluster, name: str, on_note: Callable[[str], object] = lambda _text: None
+    ) -> None:
         self._clients = Clients(open_cluster)
         self._name = name
+        self._on_note = on_note
 
     def __enter__(self) -> Self:
         return self
@@ -49,6 +54,7 @@ class WireSource:
         name = f"kafka://{cluster_id or self._name}"
         topics = {topic.name: topic for topic in answer.topics if is_wanted(topic.name)}
         known = [each for each, ref in before.items() if ref.source == name and is_wanted(each.topic)]
+        known += [each for each in self._hosted(client) if is_wanted(each.topic)]
         for topic in self._missing(client, {each.topic for each in known} - topics.keys()):
             topics[topic.name] = topic
         candidates: dict[TopicPartition, Candidate] = {}
@@ -57,7 +63,7 @@ class WireSource:
             if topic.partitions:
                 led.append(topic)
                 continue
-            error = RefusedError(f"topic {topic.name}", topic.error_code)
+            error = RefusedError(f"topic {topic.name}", topic.error_code, right="Read")
             refused = [each for each in known if each.topic == topic.name]
             for each in refused or [TopicPartition(topic.name, 0)]:
                 candidates[each] = RefusedPartition(error)
@@ -94,6 +100,16 @@ class WireSource:
             isinstance(error, RefusedError) and error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
             for error in refused
         )
+
+    def _hosted(self, client: Client) -> set[TopicPartition]:
+        """What brokers have replicas of. They list it also if this client may not see the topics."""
+        found = describe_log_dirs(client.cluster)
+        if any(isinstance(error, RefusedError) and error.is_of_rights for error in found.failures.values()):
+            self._on_note(
+                "topics that this user may not describe are not noticed: to know of them it needs the right"
+                " Describe on the cluster"
+            )
+        return {each.partition for directory in found.dirs for each in directory.replicas}
 
     def _missing(self, client: Client, topics: Collection[str]) -> Iterable[Entity]:
         """Of topics that a broker does not list, those that it does not say to be deleted.

@@ -18,8 +18,8 @@ from klog.commands.shared.output import OutputOptions, WatchOptions
 from klog.formats.errors import KlogError, UsageError
 
 if TYPE_CHECKING:
-    from klog.admin.requests.log_dirs import LogDir, LogDirs
     from klog.client.cluster import Cluster
+    from klog.client.log_dirs import LogDir, LogDirs
 
 _PANEL: Final = "As for kafka-log-dirs"
 _COLUMNS: Final = ("broker", "replicas", "size", "usableBytes", "lagging", "future", "logDir")
@@ -119,8 +119,8 @@ def _described(
 
     Raises UnknownTopicError unless topics may be missing, which then are left out.
     """
-    from klog.admin.requests.log_dirs import describe_log_dirs
     from klog.admin.topics import find_topics
+    from klog.client.log_dirs import describe_log_dirs
     from klog.formats.names import TopicPartition
 
     if not names:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 
-from klog.admin.requests.log_dirs import LogDir
+from klog.client.log_dirs import LogDir
 from klog.commands.kafka_tools.java_errors import java_class
 from klog.protocol.error_codes import ErrorCode
 

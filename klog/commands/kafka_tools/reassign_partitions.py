@@ -16,10 +16,10 @@ from klog.admin.reassign.preparing import prepare
 from klog.admin.reassign.states import LogDirStatus, MoveState, PartitionStatus, named_dirs, status_of
 from klog.admin.reassign.throttles import FOLLOWER_RATE, LEADER_RATE, LOG_DIR_RATE, Throttles
 from klog.admin.reassign.values import PartitionAssignment
-from klog.admin.requests.log_dirs import Replica
 from klog.admin.requests.reassignments import alter_reassignments
 from klog.client.cluster import Cluster
 from klog.client.errors import ClientError, RefusedError
+from klog.client.log_dirs import Replica
 from klog.commands.shared.messages import print_line
 from klog.formats.names import TopicPartition
 

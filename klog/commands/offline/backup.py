@@ -207,7 +207,7 @@ def show_backup(
     klog backup show /mnt/backup 20261124T100000000Z-1f2e3d4c
     """
     from klog.backup.catalogue import read_catalogue
-    from klog.commands.offline.backing.rows import partition_rows, topic_rows
+    from klog.commands.offline.backing.rows import partition_rows, problem_lines, topic_rows
 
     opened = _open(repository, keys)
     if backup is None:
@@ -219,8 +219,8 @@ def show_backup(
         return
     manifest = opened.manifest(backup)
     output.show(partition_rows(manifest, opened.partitions(manifest), text=output.for_people))
-    for problem in manifest.problems:
-        print_note(problem.what if problem.partition is None else f"{problem.partition}: {problem.what}")
+    for line in problem_lines(manifest.problems):
+        print_note(line)
 
 
 def _problems_of(catalogue: Catalogue) -> list[KlogError]:

@@ -6,8 +6,8 @@ import pytest
 
 from klog.admin.reassign.dirs import plan_dirs
 from klog.admin.reassign.values import PartitionAssignment
-from klog.admin.requests.log_dirs import LogDir, ReplicaInLogDir
 from klog.client.errors import ClientError
+from klog.client.log_dirs import LogDir, ReplicaInLogDir
 from klog.formats.names import TopicPartition
 from klog.protocol.error_codes import ErrorCode
 

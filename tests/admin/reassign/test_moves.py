@@ -12,8 +12,8 @@ from klog.admin.reassign.moves import Move, batches_of, moves_of
 from klog.admin.reassign.progress import Copy, CopyKey, copies_of, with_throttle
 from klog.admin.reassign.throttles import FOLLOWER_RATE, LOG_DIR_RATE, BrokerRate
 from klog.admin.reassign.values import PartitionAssignment
-from klog.admin.requests.log_dirs import LogDir, Replica, ReplicaInLogDir
 from klog.admin.requests.reassignments import RunningReassignment
+from klog.client.log_dirs import LogDir, Replica, ReplicaInLogDir
 from klog.formats.names import TopicPartition
 from klog.protocol.error_codes import ErrorCode
 

@@ -10,7 +10,7 @@ import pytest
 
 from klog.admin.elections import parse_json
 from klog.admin.log_dirs import summaries, unbalanced
-from klog.admin.requests.log_dirs import LogDir, ReplicaInLogDir
+from klog.client.log_dirs import LogDir, ReplicaInLogDir
 from klog.commands.kafka_tools.java_errors import java_class
 from klog.formats.errors import FormatError
 from klog.formats.names import TopicPartition

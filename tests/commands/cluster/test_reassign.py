@@ -15,8 +15,8 @@ import pytest
 from confluent_kafka import Producer
 
 from klog.admin import connect
-from klog.admin.requests.log_dirs import describe_log_dirs
 from klog.admin.settings import settings_of
+from klog.client.log_dirs import describe_log_dirs
 from klog.formats.names import TopicPartition
 from tests.commands.asking import keeps_to_the_rule
 from tests.commands.moving_clusters import KINDS, STARTERS, await_replicas

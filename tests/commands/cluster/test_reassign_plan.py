@@ -15,8 +15,8 @@ from klog.admin import connect
 from klog.admin.reassign.generate import generate
 from klog.admin.reassign.json_files import parse_assignments
 from klog.admin.reassign.reading import read_brokers, read_partitions
-from klog.admin.requests.log_dirs import describe_log_dirs
 from klog.admin.settings import settings_of
+from klog.client.log_dirs import describe_log_dirs
 from tests.commands.moving_clusters import KINDS, STARTERS, await_replicas
 from tests.commands.running import Run
 from tests.waiting import eventually

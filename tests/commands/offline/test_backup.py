@@ -12,9 +12,11 @@ from typing import Any
 
 import pytest
 
+from klog.backup.model import Problem
 from klog.backup.reading import open_backups
 from klog.cluster_metadata import json_form
 from klog.cluster_metadata.model import Cluster
+from klog.commands.offline.backing.rows import problem_lines
 from klog.formats.names import TopicPartition
 from tests import corpora
 from tests.commands.running import Run, runner
@@ -88,6 +90,29 @@ def test_topics_by_patterns_and_what_was_carried_over(klog: Run, logs: Path, tmp
     begins = {row["id"]: row["begin"] for row in rows(klog("backup", "list", tmp_path / "r", "--json").out)}
     assert partitions[0]["asOf"] == begins[second["id"]]
     assert begins[first["id"]] <= partitions[1]["asOf"] < begins[second["id"]]
+
+
+def test_a_mistyped_topic_is_said_and_makes_the_exit_code_1(klog: Run, logs: Path, tmp_path: Path) -> None:
+    done = klog("backup", "run", logs, "--to", tmp_path / "r", "--topic", "ordres", "--topic", "pay.*")
+    assert done.code == 1
+    assert "klog: no topic matches ordres, neither in the sources nor in the backup" in done.err
+    assert "pay" not in done.err
+
+    # Another broker's runs may be for topics that only this one has.
+    other = replica(tmp_path / "other" / "clicks-0", [batch(0, 5)]).parent
+    assert klog("backup", "run", other, "--to", tmp_path / "r", "--topic", "pay.*").code == 0
+
+
+def test_the_same_problem_of_many_partitions_is_one_line() -> None:
+    problems = [
+        Problem(TopicPartition("orders", number), f"reading orders-{number}: refused") for number in (0, 1, 2)
+    ]
+    other = Problem(TopicPartition("payments", 0), "reading payments-0: refused")
+    assert list(problem_lines([*problems, other, Problem(None, "no metadata")])) == [
+        "orders-0: reading orders-0: refused; so it is with 2 other partitions of the topic",
+        "payments-0: reading payments-0: refused",
+        "no metadata",
+    ]
 
 
 def test_damage_makes_the_exit_code_1(klog: Run, logs: Path, tmp_path: Path) -> None:

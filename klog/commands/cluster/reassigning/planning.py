@@ -91,7 +91,7 @@ def plan_log_dirs(
     """
     from klog.admin.reassign.dirs import plan_dirs
     from klog.admin.reassign.reading import read_partitions
-    from klog.admin.requests.log_dirs import describe_log_dirs
+    from klog.client.log_dirs import describe_log_dirs
     from klog.commands.cluster.reassigning.plan_view import show_dir_plan
 
     wanted = None if broker is None else broker_list("--brokers", broker)

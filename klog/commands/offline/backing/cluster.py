@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from klog.commands.offline.backing.running import Origin, RunningOptions
@@ -26,7 +27,8 @@ def cluster_origin(running: RunningOptions, connection: ConnectionOptions) -> Or
     settings = connection.settings()
     name = ",".join(map(str, settings.bootstrap))
     metadata = metadata_reader(running, connection) or _Metadata(settings).read
-    return Origin(lambda: WireSource(lambda: connect.cluster(settings), name), _JOBS, metadata)
+    on_note = cache(print_note)  # said once, not in each run
+    return Origin(lambda: WireSource(lambda: connect.cluster(settings), name, on_note), _JOBS, metadata)
 
 
 def metadata_reader(running: RunningOptions, connection: ConnectionOptions) -> Callable[[], bytes] | None:

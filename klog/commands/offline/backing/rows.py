@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
 from klog.backup.catalogue import Catalogue
-from klog.backup.model import Manifest, PartitionRef
+from klog.backup.model import Manifest, PartitionRef, Problem
 from klog.backup.repository import Repository
 from klog.backup.run import Result
 from klog.commands.shared.cells import human_bytes, human_time
 from klog.commands.shared.tables import Row
+from klog.commands.shared.terminal import count_of
 from klog.formats.errors import FormatError, KlogError, MissingInputError
 from klog.formats.names import TopicPartition
 
@@ -35,6 +36,18 @@ def result_row(result: Result) -> Row:
             for each in manifest.problems
         ],
     }
+
+
+def problem_lines(problems: Iterable[Problem]) -> Iterator[str]:
+    """What is not in a backup: one line for all partitions of a topic of which the same is to be said."""
+    alike: dict[tuple[str | None, str], list[Problem]] = {}
+    for each in problems:
+        topic = None if each.partition is None else each.partition.topic
+        alike.setdefault((topic, each.what.replace(str(each.partition), "")), []).append(each)
+    for first, *others in alike.values():
+        place = "" if first.partition is None else f"{first.partition}: "
+        more = f"; so it is with {count_of(len(others), 'other partition')} of the topic" if others else ""
+        yield f"{place}{first.what}{more}"
 
 
 def result_text(result: Result) -> str:

@@ -11,7 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from klog.commands.offline.backing.rows import result_row, result_text
+from klog.commands.offline.backing.rows import problem_lines, result_row, result_text
 from klog.commands.offline.zookeeper_access import ZooKeeperConfig
 from klog.commands.shared.arguments import parse_span
 from klog.commands.shared.exit_codes import WRONG_USAGE, exit_code
@@ -169,9 +169,8 @@ def _run_once(
 
     with origin.open() as source, LateProgress("Backing up", quiet=running.quiet) as shown:
         result = run_backup(repository, source, _options(running, origin, shown))
-    for problem in result.manifest.problems:
-        place = "" if problem.partition is None else f"{problem.partition}: "
-        print_error(f"{place}{problem.what}")
+    for line in problem_lines(result.manifest.problems):
+        print_error(line)
     _show(result, running, output)
     return result
 
