@@ -35,46 +35,33 @@ class _Pending(NamedTuple):
     written_at: int
 
 
-class _InFlight:
-    """The commits that are being written. One that fails takes no other of its partition with it."""
+# The commits that are being written. One that fails takes no other of its partition with it.
+_InFlight = dict[PartitionKey, list[CommittedOffset]]
 
-    def __init__(self) -> None:
-        self._commits: dict[PartitionKey, list[CommittedOffset]] = {}
 
-    def __len__(self) -> int:
-        return len(self._commits)
+def _add(in_flight: _InFlight, commits: Commits) -> None:
+    for key, commit in commits.items():
+        in_flight.setdefault(key, []).append(commit)
 
-    def __contains__(self, key: PartitionKey) -> bool:
-        return key in self._commits
 
-    def add(self, commits: Commits) -> None:
-        for key, commit in commits.items():
-            self._commits.setdefault(key, []).append(commit)
-
-    def take(self, key: PartitionKey, commit: CommittedOffset) -> bool:
-        """Remove this commit. False if it is not there any more."""
-        waiting = self._commits.get(key, [])
-        # Another commit may be equal: two requests are two commits.
-        for index, each in enumerate(waiting):
-            if each is commit:
-                del waiting[index]
-                if not waiting:
-                    del self._commits[key]
-                return True
-        return False
-
-    def forget(self, key: PartitionKey) -> None:
-        self._commits.pop(key, None)
-
-    def clear(self) -> None:
-        self._commits.clear()
+def _take(in_flight: _InFlight, key: PartitionKey, commit: CommittedOffset) -> bool:
+    """Remove this commit. False if it is not there any more."""
+    waiting = in_flight.get(key, [])
+    # Another commit may be equal: two requests are two commits.
+    for index, each in enumerate(waiting):
+        if each is commit:
+            del waiting[index]
+            if not waiting:
+                del in_flight[key]
+            return True
+    return False
 
 
 class _Transaction:
     """The offsets of one producer's open transaction."""
 
     def __init__(self) -> None:
-        self.in_flight = _InFlight()
+        self.in_flight: _InFlight = {}
         self.written: dict[PartitionKey, _Pending] = {}
 
     @property
@@ -85,7 +72,7 @@ class _Transaction:
         return key in self.written or key in self.in_flight
 
     def forget(self, key: PartitionKey) -> None:
-        self.in_flight.forget(key)
+        self.in_flight.pop(key, None)
         self.written.pop(key, None)
 
 
@@ -102,9 +89,11 @@ class GroupView:
 class GroupOffsets:
     """The offsets of one group. Not safe for threads."""
 
+    __slots__ = ("_in_flight", "_stored", "_transactional")
+
     def __init__(self) -> None:
         self._stored: dict[PartitionKey, StoredOffset] = {}
-        self._in_flight = _InFlight()
+        self._in_flight: _InFlight = {}
         # By producer id, until its transaction ends.
         self._transactional: dict[int, _Transaction] = {}
 
@@ -126,18 +115,18 @@ class GroupOffsets:
 
     def begin(self, commits: Commits) -> None:
         """The records of these commits are being written."""
-        self._in_flight.add(commits)
+        _add(self._in_flight, commits)
 
     def written(self, commits: Commits, batch_offset: int) -> None:
         """The records are replicated; their batch is at `batch_offset`."""
         for key, commit in commits.items():
-            if self._in_flight.take(key, commit):
+            if _take(self._in_flight, key, commit):
                 self._store(key, StoredOffset(*commit, batch_offset))
 
     def failed(self, commits: Commits) -> None:
         """The records of these commits could not be written."""
         for key, commit in commits.items():
-            self._in_flight.take(key, commit)
+            _take(self._in_flight, key, commit)
 
     def _store(self, key: PartitionKey, new: StoredOffset) -> None:
         old = self._stored.get(key)
@@ -164,7 +153,7 @@ class GroupOffsets:
 
     def begin_transactional(self, producer_id: int, commits: Commits) -> None:
         """The records of these commits of an open transaction are being written."""
-        self._transaction(producer_id).in_flight.add(commits)
+        _add(self._transaction(producer_id).in_flight, commits)
 
     def written_transactional(self, producer_id: int, commits: Commits, batch_offset: int) -> None:
         """The records are replicated. They count when the transaction is committed."""
@@ -172,7 +161,7 @@ class GroupOffsets:
         if transaction is None:
             return  # it has ended meanwhile
         for key, commit in commits.items():
-            if transaction.in_flight.take(key, commit):
+            if _take(transaction.in_flight, key, commit):
                 known = transaction.written.get(key)
                 if known is None or known.written_at < batch_offset:
                     transaction.written[key] = _Pending(commit, batch_offset)
@@ -183,7 +172,7 @@ class GroupOffsets:
         if transaction is None:
             return
         for key, commit in commits.items():
-            transaction.in_flight.take(key, commit)
+            _take(transaction.in_flight, key, commit)
         if transaction.is_empty:
             del self._transactional[producer_id]
 
@@ -259,7 +248,7 @@ class GroupOffsets:
         """Forget offsets, also those that are about to be committed; those that were committed."""
         removed = []
         for key in keys:
-            self._in_flight.forget(key)
+            self._in_flight.pop(key, None)
             for transaction in self._transactional.values():
                 transaction.forget(key)
             if self._stored.pop(key, None) is not None:
