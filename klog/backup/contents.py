@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from klog.backup.documents import Base, StoredState
 from klog.backup.model import Manifest, PartitionState
 from klog.backup.repository import Repository
+from klog.formats.errors import FormatError
 from klog.formats.names import TopicPartition
+
+OnDamage = Callable[[FormatError], object]
 
 
 class Contents:
@@ -21,8 +24,11 @@ class Contents:
         self._seen: set[tuple[TopicPartition, str]] = set()
         self._ranges: dict[tuple[TopicPartition, str], tuple[int, int]] = {}
 
-    def objects_of(self, manifest: Manifest) -> Iterator[str]:
-        """The objects of a backup; one may come more than once. Raises `FormatError`, `StorageError`."""
+    def objects_of(self, manifest: Manifest, on_damage: OnDamage | None = None) -> Iterator[str]:
+        """The objects of a backup; one may come more than once. Raises `FormatError`, `StorageError`.
+
+        With `on_damage` states that are damaged are given to it, and do not hide the others.
+        """
         if manifest.table is not None:
             yield manifest.table
         if manifest.metadata is not None:
@@ -33,7 +39,12 @@ class Contents:
                 continue
             self._seen.add((partition, ref.states))
             yield ref.states
-            yield from self._of_state(partition, self._repository.stored_state(partition, ref.states))
+            try:
+                yield from self._of_state(partition, self._repository.stored_state(partition, ref.states))
+            except FormatError as error:
+                if on_damage is None:
+                    raise
+                on_damage(error)
 
     def _of_state(self, partition: TopicPartition, stored: StoredState) -> Iterator[str]:
         yield from _own_objects(stored.state)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from klog.backup.choosing import in_order_of_choice
-from klog.backup.model import PartitionRef, PartitionState
+from klog.backup.model import PartitionRef, PartitionState, Piece, SnapshotObject
 from klog.backup.partition_copy import CopyRules, Outcome, copy_partition
 from klog.backup.pieces import PieceWriter
+from klog.backup.rereading import batches_of, snapshots_of
 from klog.backup.scanning import Listed, fingerprint, scan
 from klog.backup.sources import Found
 from klog.backup.store import StoreError
+from klog.formats.checksums import Bytes
 from klog.formats.errors import KlogError, StorageError
 from klog.formats.names import TopicPartition
 
@@ -81,6 +83,22 @@ class _Replicas:
         if first is None:
             raise failure or StorageError("has no replica in use", file=self.replicas[0].path)
         return first
+
+    def readings(self, lost: Piece | SnapshotObject, problems: list[KlogError]) -> Iterator[Iterable[Bytes]]:
+        """What each of the replicas has."""
+        for listed in self.replicas:
+            if isinstance(lost, Piece):
+                yield _reading(batches_of(listed, lost), problems)
+            else:
+                yield _reading(snapshots_of(listed, lost.offset), problems)
+
+
+def _reading(parts: Iterator[Bytes], problems: list[KlogError]) -> Iterator[Bytes]:
+    """The parts up to the first one that cannot be read."""
+    try:
+        yield from parts
+    except StorageError as error:
+        problems.append(error)
 
 
 def _is_better(state: PartitionState | None, than: PartitionState | None) -> bool:

@@ -165,6 +165,11 @@ class SeekableZstd(SeekableStream):
         return StorageError(what, file=self._name, position_bytes=position_bytes)
 
 
+def compression_of(name: str) -> str:
+    """How an object with this name is packed."""
+    return next((each for each, suffix in SUFFIXES.items() if suffix and name.endswith(suffix)), "none")
+
+
 def unpacked(name: str, open_stored: Callable[[], BinaryIO]) -> BinaryIO:
     """The plain bytes of a stored object with this name. A `.gz` is decompressed by what opens it."""
     file = open_stored()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from typing import Final
 
 from klog.backup import names
@@ -35,7 +35,7 @@ class PieceWriter:
     """Writes pieces of partitions into a store, in the repository's compression.
 
     `on_bytes` receives how many bytes were read, `on_stored` how many were written; an object that is already
-    there is not written again.
+    there is not written again, unless it is among `lost`.
     """
 
     def __init__(
@@ -49,6 +49,7 @@ class PieceWriter:
         now_ms: Callable[[], int],
     ) -> None:
         self.store = store
+        self.lost: Set[str] = frozenset()
         self.piece_bytes = piece_bytes
         self.on_bytes = on_bytes
         self._compression = compression
@@ -112,6 +113,7 @@ class PieceWriter:
         found = self.store.status(made.name)
         return (
             found is not None
+            and made.name not in self.lost
             and found.size_bytes == made.stored_bytes
             and found.modified_ms > self._now_ms() - REUSED_MS
         )

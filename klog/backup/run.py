@@ -16,6 +16,7 @@ from typing import Final
 
 from klog.backup import documents, names
 from klog.backup.documents import StoredState
+from klog.backup.healing import heal
 from klog.backup.joining import JOIN_RULES, Joiner, JoinRules
 from klog.backup.model import (
     Manifest,
@@ -30,6 +31,7 @@ from klog.backup.pieces import PIECE_BYTES, PieceWriter
 from klog.backup.repository import Repository
 from klog.backup.sources import BackupSource, Candidate, Found
 from klog.backup.store import StoreError
+from klog.backup.verify import Finding
 from klog.formats.errors import FormatError, KlogError, MissingInputError, StorageError, UsageError
 from klog.formats.names import TopicPartition
 from klog.jobs.threads import side_by_side
@@ -51,6 +53,7 @@ class RunOptions:
     `patterns` are regular expressions of topics (none: all). `id_suffix` ends the backup's id. `log_end`
     takes records above the high watermark of a running broker. `metadata` is the cluster's metadata in its
     JSON form, or None: that of the backup before. `problems` are what is known to be missing before the run.
+    `damaged` is what a check of the repository has found: it is stored anew as far as that is possible.
     `joining` says when small pieces are joined. `on_total` receives the number of bytes to read, and
     `on_bytes` those that were read.
     """
@@ -62,6 +65,7 @@ class RunOptions:
     log_end: bool = False
     metadata: bytes | None = None
     problems: tuple[Problem, ...] = ()
+    damaged: Sequence[Finding] = ()
     joining: JoinRules = JOIN_RULES
     now_ms: Callable[[], int] = _now_ms
     pause: Callable[[float], object] = time.sleep
@@ -73,7 +77,8 @@ class RunOptions:
 class Result:
     """The backup that was made, how many partitions it has, and how many of them were read or are gone.
 
-    `stored_pieces` is how many objects with records the run has added.
+    `stored_pieces` is how many objects with records the run has added, `healed` how many damaged objects it
+    has stored anew.
     """
 
     manifest: Manifest
@@ -82,6 +87,7 @@ class Result:
     removed: int
     damaged: tuple[TopicPartition, ...]
     stored_pieces: int = 0
+    healed: int = 0
 
     @property
     def is_clean(self) -> bool:
@@ -143,6 +149,7 @@ class _Run:
         self._base_metadata: StoredObject | None = None
         self._states = _StateWriter(repository, self._writer)
         self._joiner: Joiner | None = None
+        self._doubted: frozenset[TopicPartition] = frozenset()
 
     def close(self) -> None:
         """Remove what was begun."""
@@ -156,7 +163,11 @@ class _Run:
         self._check_cluster(found)
         self._problems += [Problem(None, str(error)) for error in found.problems]
         self._problems += self._unmatched({each.topic for each in (*found.candidates, *before)})
-        work, unchanged = _divide(found.candidates, before)
+        healed = heal(self._repository, self._options.damaged, found.candidates, self._options.metadata)
+        self._problems += healed.problems
+        self._writer.lost = healed.lost
+        self._doubted = self._in_doubt(before)
+        work, unchanged = _divide(found.candidates, before, self._doubted)
         self._joiner = Joiner(self._repository, self._writer, self._options.joining, len(work))
         self._options.on_total(sum(each.candidate.new_bytes(each.ref) for each in work))
         refs: dict[TopicPartition, PartitionRef | None] = dict.fromkeys(self._removed(before, found))
@@ -180,7 +191,25 @@ class _Run:
             removed,
             tuple(sorted(each for each in found.candidates if _is_damaged(partitions.get(each)))),
             self._counts.stored_pieces,
+            healed.stored,
         )
+
+    def _in_doubt(self, before: Mapping[TopicPartition, PartitionRef]) -> frozenset[TopicPartition]:
+        """The partitions whose state before cannot be read or needs an object that is lost. They are read
+        from their beginning.
+        """
+        if not self._options.damaged:
+            return frozenset()
+        return frozenset(each for each, ref in before.items() if self._is_in_doubt(each, ref))
+
+    def _is_in_doubt(self, partition: TopicPartition, ref: PartitionRef) -> bool:
+        lost = self._writer.lost
+        try:
+            state = self._repository.state(partition, ref)
+        except FormatError:
+            return True
+        has_snapshot = state.snapshot is not None and state.snapshot.stored.name in lost
+        return has_snapshot or ref.states in lost or any(piece.name in lost for piece in state.pieces)
 
     def _on_bytes(self, size_bytes: int) -> None:
         self._counts.read(size_bytes)
@@ -253,7 +282,8 @@ class _Run:
     def _copy(self, work: _Work, problems: list[KlogError]) -> Outcome:
         previous = None
         try:
-            previous = None if work.ref is None else self._repository.state(work.partition, work.ref)
+            if work.ref is not None and work.partition not in self._doubted:
+                previous = self._repository.state(work.partition, work.ref)
         except FormatError as error:
             problems.append(error)  # the repository is damaged: the partition is read anew
         outcome = work.candidate.copy(previous, self._writer, self._rules, problems)
@@ -332,8 +362,10 @@ class _Run:
 
     def _metadata(self) -> StoredObject | None:
         """The metadata that was given, or that of the backup before."""
-        data = self._options.metadata
-        return self._base_metadata if data is None else self._repository.put_metadata(data)
+        data, kept = self._options.metadata, self._base_metadata
+        if data is not None:
+            return self._repository.put_metadata(data)
+        return None if kept is None or kept.name in self._writer.lost else kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,13 +426,16 @@ class _StateWriter:
 
 
 def _divide(
-    candidates: Mapping[TopicPartition, Candidate], before: Mapping[TopicPartition, PartitionRef]
+    candidates: Mapping[TopicPartition, Candidate],
+    before: Mapping[TopicPartition, PartitionRef],
+    in_doubt: frozenset[TopicPartition],
 ) -> tuple[list[_Work], list[TopicPartition]]:
     """The partitions to copy, and those that have not changed."""
     work, unchanged = [], []
     for partition, candidate in sorted(candidates.items(), key=operator.itemgetter(0)):
         ref = before.get(partition)
-        if ref is not None and candidate.fingerprint and candidate.fingerprint == ref.fingerprint:
+        is_same = ref is not None and candidate.fingerprint and candidate.fingerprint == ref.fingerprint
+        if is_same and partition not in in_doubt:
             unchanged.append(partition)
         else:
             work.append(_Work(partition, candidate, ref))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from klog.backup.model import PartitionRef, PartitionState, Source
+from klog.backup.model import PartitionRef, PartitionState, Piece, SnapshotObject, Source
 from klog.backup.partition_copy import CopyRules, Outcome
 from klog.backup.pieces import PieceWriter
+from klog.formats.checksums import Bytes
 from klog.formats.errors import KlogError
 from klog.formats.names import TopicPartition
 
@@ -36,6 +37,13 @@ class Candidate(Protocol):
 
         `previous` is the state before. What does not prevent a state is added to `problems`. Raises
         `KlogError`.
+        """
+
+    def readings(self, lost: Piece | SnapshotObject, problems: list[KlogError]) -> Iterable[Iterable[Bytes]]:
+        """What the log has now in the place of a piece or of a snapshot, in parts that are valid until the
+        next one is asked for; several readings if it may be found in several ways.
+
+        Nothing is checked. A replica that cannot be read is added to `problems`. Raises `KlogError`.
         """
 
 

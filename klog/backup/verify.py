@@ -9,31 +9,63 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Callable, Iterable, Sequence
+import shlex
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Final
 
 from klog.backup import names
 from klog.backup.catalogue import needed_by, read_catalogue, summary_problem
 from klog.backup.contents import Contents
-from klog.backup.model import Manifest, PartitionState, Piece, StoredObject
+from klog.backup.model import (
+    Manifest,
+    PartitionRef,
+    PartitionState,
+    Piece,
+    SnapshotObject,
+    StoredObject,
+)
 from klog.backup.reading import is_damage, open_piece
 from klog.backup.repository import Repository
+from klog.backup.store import missing
 from klog.formats.errors import FormatError, KlogError, MissingInputError, StorageError
 from klog.formats.names import TopicPartition
 from klog.jobs.threads import side_by_side
 from klog.kernel import kernel
 from klog.kernel.columns import OFFSET_UNKNOWN, BatchTable
+from klog.replicas.files import is_remote
 from klog.storage.files.chunks import chunks
 from klog.storage.reading.batch_search import MAX_BATCH_BYTES
+
+_CURE: Final = "take it from a copy of the repository"
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What an object holds that a source may still have: a piece or a snapshot of `partition`, which was read
+    from `source`, or a cluster's metadata.
+    """
+
+    stored: Piece | SnapshotObject | StoredObject
+    partition: TopicPartition | None = None
+    source: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name of the object."""
+        return self.stored.stored.name if isinstance(self.stored, SnapshotObject) else self.stored.name
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that is wrong with an object or a state; `backup` is the id of the newest that needs it."""
+    """Something that is wrong with the object `name` or a state in it; `backup` is the id of the newest that
+    needs it. `content` is None if no source has what is lost.
+    """
 
     what: KlogError
     backup: str
+    name: str = ""
+    content: Content | None = None
 
 
 @dataclass(slots=True)
@@ -49,8 +81,8 @@ class Verified:
 
 @dataclass(frozen=True, slots=True)
 class VerifyOptions:
-    """How much to read: `share` of the pieces (1.0: all), chosen by `seed`. With 0 only sizes are
-    compared."""
+    """How much to read: `share` of the pieces (1.0: all), chosen by `seed`, and those whose size is not the
+    one that was written. With 0 only sizes are compared."""
 
     share: float = 1.0
     seed: int = 0
@@ -63,11 +95,9 @@ def verify(repository: Repository, identifiers: Sequence[str], options: VerifyOp
     """Check backups. Raises `StorageError` if the repository cannot be reached."""
     result = Verified()
     listed = repository.store.files()
-    contents = Contents(repository)
-    pieces: dict[str, Piece] = {}
-    seen_states: set[tuple[TopicPartition, str]] = set()
     to_read, needed = _to_read(repository, identifiers, options)
     result.backups = len(identifiers) - len(to_read)
+    documents = _Documents(repository, needed, result)
     manifests = side_by_side(options.jobs, lambda each: _manifest(repository, each), to_read)
     for identifier, manifest in zip(to_read, manifests, strict=True):
         if manifest is None:
@@ -75,26 +105,23 @@ def verify(repository: Repository, identifiers: Sequence[str], options: VerifyOp
         result.backups += 1
         if isinstance(manifest, FormatError):
             result.findings.append(Finding(manifest, identifier))
-            continue
-        try:
-            for name in contents.objects_of(manifest):
-                needed.setdefault(name, identifier)
-            _check_states(repository, manifest, seen_states, pieces, result)
-        except FormatError as error:
-            result.findings.append(Finding(error, identifier))
+        else:
+            documents.check(manifest)
     _check_summaries(repository, filter(names.ids_of_summary, listed), options, result)
     result.objects = len(needed)
+    pieces = documents.pieces
+    of_other_size: dict[str, int] = {}
     for name, user in needed.items():
         found = listed.get(name)
-        expected = pieces[name].stored_bytes if name in pieces else None
         if found is None:
-            result.findings.append(Finding(_problem(repository, name, "is missing"), user))
+            content = documents.contents.get(name)
+            is_missing = _problem(repository, name, "is missing")
+            is_missing.cure = remedy(repository, content)
+            result.findings.append(Finding(is_missing, user, name, content))
             pieces.pop(name, None)
-        elif expected is not None and found.size_bytes != expected:
-            what = f"has {found.size_bytes} bytes, {expected} were written"
-            result.findings.append(Finding(_problem(repository, name, what), user))
-            pieces.pop(name, None)
-    chosen = _chosen(pieces.values(), options)
+        elif name in pieces and found.size_bytes != pieces[name].stored_bytes:
+            of_other_size[name] = found.size_bytes  # if it was stored anew, it may be packed otherwise
+    chosen = _chosen(pieces.values(), of_other_size.keys(), options)
     options.on_total(sum(piece.size_bytes for piece in chosen))
     for piece, problem in zip(
         chosen,
@@ -104,8 +131,26 @@ def verify(repository: Repository, identifiers: Sequence[str], options: VerifyOp
         result.read_objects += 1
         result.read_bytes += piece.size_bytes
         if problem is not None:
-            result.findings.append(Finding(problem, needed[piece.name]))
+            size_bytes, content = of_other_size.get(piece.name), documents.contents[piece.name]
+            what = f"has {size_bytes} bytes, {piece.stored_bytes} were written"
+            error = problem if size_bytes is None else _problem(repository, piece.name, what)
+            error.cure = remedy(repository, content)
+            result.findings.append(Finding(error, needed[piece.name], piece.name, content))
     return result
+
+
+def remedy(repository: Repository, content: Content | None) -> str:
+    """What to do about a damaged object."""
+    if content is None:
+        return _CURE
+    place = shlex.quote(repository.place)
+    if content.partition is None:
+        source = "SOURCE --metadata SOURCE"
+    elif is_remote(content.source):
+        source = "--bootstrap-server HOST:PORT"
+    else:
+        source = shlex.quote(content.source)
+    return f"if the source still has this: klog backup run {source} --to {place} --full; else {_CURE}"
 
 
 def _to_read(
@@ -141,53 +186,91 @@ def _check_summaries(
     for name, problem in zip(summaries, problems, strict=True):
         between = names.ids_of_summary(name)
         if problem is not None and between is not None:
-            result.findings.append(Finding(problem, between[1]))
+            result.findings.append(Finding(problem, between[1], name))
 
 
 def _problem(repository: Repository, name: str, what: str) -> StorageError:
-    cure = "take it from a copy of the repository"
-    return StorageError(what, file=repository.store.path_of(name), cure=cure)
+    return StorageError(what, file=repository.store.path_of(name), cure=_CURE)
 
 
-def _chosen(pieces: Iterable[Piece], options: VerifyOptions) -> list[Piece]:
-    """The pieces to read, in the order of their names; at least one, unless the share is 0."""
+def _chosen(pieces: Iterable[Piece], surely: Set[str], options: VerifyOptions) -> list[Piece]:
+    """The pieces to read, in the order of their names: those that are read `surely`, and of the others at
+    least one, unless the share is 0.
+    """
     ordered = sorted(pieces, key=lambda piece: piece.name)
-    if options.share >= 1 or not ordered:
+    if options.share >= 1:
         return ordered
-    count = min(len(ordered), max(1, round(len(ordered) * options.share))) if options.share > 0 else 0
-    return sorted(random.Random(options.seed).sample(ordered, count), key=lambda piece: piece.name)  # noqa: S311
+    others = [piece for piece in ordered if piece.name not in surely]
+    count = min(len(others), max(1, round(len(others) * options.share))) if options.share > 0 else 0
+    some = {piece.name for piece in random.Random(options.seed).sample(others, count)}  # noqa: S311
+    return [piece for piece in ordered if piece.name in surely or piece.name in some]
 
 
-def _check_states(
-    repository: Repository,
-    manifest: Manifest,
-    seen: set[tuple[TopicPartition, str]],
-    pieces: dict[str, Piece],
-    result: Verified,
-) -> None:
-    """Check the states of a backup, and the small objects that they name."""
-    for partition, ref in sorted(repository.partitions(manifest).items()):
-        if (partition, ref.states) in seen:
-            continue
-        seen.add((partition, ref.states))
-        state = repository.state(partition, ref)
-        pieces.update({piece.name: piece for piece in state.pieces})
+class _Documents:
+    """Checks what manifests lead to, the newest first, and collects what is to be read.
+
+    `needed` are objects with the newest backup that needs each.
+    """
+
+    def __init__(self, repository: Repository, needed: dict[str, str], result: Verified) -> None:
+        self.pieces: dict[str, Piece] = {}
+        self.contents: dict[str, Content] = {}
+        self._repository = repository
+        self._needed = needed
+        self._result = result
+        self._objects = Contents(repository)
+        self._seen: set[tuple[TopicPartition, str]] = set()
+        self._damaged: set[str] = set()
+
+    def check(self, manifest: Manifest) -> None:
+        """Check what a backup leads to. What is damaged hides nothing else."""
+        try:
+            refs = self._repository.partitions(manifest)
+        except FormatError as error:
+            self._add(error, manifest.id)
+            return
+        for name in self._objects.objects_of(manifest, lambda error: self._add(error, manifest.id)):
+            self._needed.setdefault(name, manifest.id)
+        for partition, ref in sorted(refs.items()):
+            if (partition, ref.states) not in self._seen:
+                self._seen.add((partition, ref.states))
+                self._check_state(partition, ref, manifest.id)
+        if manifest.metadata is not None:
+            self._check_small(manifest.metadata, Content(manifest.metadata), manifest.id)
+
+    def _check_state(self, partition: TopicPartition, ref: PartitionRef, identifier: str) -> None:
+        try:
+            state = self._repository.state(partition, ref)
+        except FormatError as error:
+            self._add(error, identifier)
+            return
+        for piece in state.pieces:
+            self.pieces[piece.name] = piece
+            self.contents.setdefault(piece.name, Content(piece, partition, state.source))
         problem = state_problem(state)
         if problem is not None:
-            error = FormatError(f"{partition}: {problem}", file=repository.store.path_of(ref.states))
-            result.findings.append(Finding(error, manifest.id))
+            wrong = FormatError(f"{partition}: {problem}", file=self._repository.store.path_of(ref.states))
+            self._add(wrong, identifier, ref.states)
         if state.snapshot is not None:
-            _check_small(repository, state.snapshot.stored, manifest.id, result)
-    if manifest.metadata is not None:
-        _check_small(repository, manifest.metadata, manifest.id, result)
+            content = Content(state.snapshot, partition, state.source)
+            self._check_small(state.snapshot.stored, content, identifier)
 
+    def _check_small(self, stored: StoredObject, content: Content, identifier: str) -> None:
+        if stored.name in self.contents:
+            return
+        self.contents[stored.name] = content
+        try:
+            self._repository.read_stored(stored)
+        except StorageError as error:
+            if not missing(error):  # that is found by the listing
+                error.cure = remedy(self._repository, content)
+                self._result.findings.append(Finding(error, identifier, stored.name, content))
 
-def _check_small(repository: Repository, stored: StoredObject, identifier: str, result: Verified) -> None:
-    try:
-        repository.read_stored(stored)
-    except StorageError as error:
-        if not isinstance(error.__cause__, FileNotFoundError):  # that is found by the listing
-            result.findings.append(Finding(error, identifier))
+    def _add(self, error: FormatError, identifier: str, name: str = "") -> None:
+        """A damaged document, once: several partitions and backups lead to it."""
+        if str(error) not in self._damaged:
+            self._damaged.add(str(error))
+            self._result.findings.append(Finding(error, identifier, name))
 
 
 def state_problem(state: PartitionState) -> str | None:

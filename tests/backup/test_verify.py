@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from klog.backup.packing import Packer, compression_of
 from klog.backup.reading import piece_bytes
 from klog.backup.verify import Verified, VerifyOptions, state_problem, verify
 from klog.formats.errors import StorageError
@@ -76,7 +77,7 @@ def test_every_changed_byte_of_the_data_is_found(two: Backups) -> None:
         (root / name).write_bytes(data)
 
 
-def test_a_shortened_object_is_found_without_reading_it(two: Backups) -> None:
+def test_a_shortened_object_is_found_in_any_sample(two: Backups) -> None:
     name = two.states()[ORDERS].pieces[-1].name
     path = Path(two.place) / name
     path.write_bytes(path.read_bytes()[:-1])
@@ -85,6 +86,20 @@ def test_a_shortened_object_is_found_without_reading_it(two: Backups) -> None:
 
     assert finding.backup == two.repository.ids()[-1]
     assert name in str(finding.what)
+
+
+def test_an_object_with_the_same_batches_in_other_frames_is_whole(two: Backups) -> None:
+    """As a run with --full may have stored it."""
+    state = two.states()[ORDERS]
+    for piece in state.pieces:
+        data = b"".join(map(bytes, piece_bytes(two.repository, piece)))
+        with (Path(two.place) / piece.name).open("wb") as file:
+            packer = Packer(compression_of(piece.name), file.write)
+            packer.add(memoryview(data)[:100])
+            packer.add(memoryview(data)[100:])
+            packer.finish()
+
+    assert not check(two, share=0.0).findings
 
 
 def test_a_damaged_document_is_found(two: Backups) -> None:

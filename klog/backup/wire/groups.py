@@ -9,7 +9,7 @@ the runs.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,6 +24,7 @@ from klog.client.groups import CommittedOffset, fetch_offsets, list_groups
 from klog.coordinator.groups import values
 from klog.coordinator.groups.records import offset_key, offset_value
 from klog.coordinator.runtime.partitioning import partition_of
+from klog.formats.checksums import Bytes
 from klog.formats.errors import KlogError
 from klog.formats.names import CONSUMER_OFFSETS, TopicPartition
 from klog.kernel import kernel
@@ -106,6 +107,10 @@ class _Groups:
             return Outcome(log.state(Origin(None, self.source, None, log.end_offset, now_ms), start))
         finally:
             log.discard()
+
+    def readings(self, *_: object) -> Iterable[Iterable[Bytes]]:
+        """None: brokers do not tell what was committed before."""
+        return ()
 
     def _batches(self, start: int, now_ms: int) -> Iterator[bytes]:
         records = [

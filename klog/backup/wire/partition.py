@@ -7,22 +7,24 @@ of its key, and that one is then in the backup, too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from klog.backup.model import PartitionRef, PartitionState
+from klog.backup.model import PartitionRef, PartitionState, Piece, SnapshotObject
 from klog.backup.partition_copy import MOST_TRIES, CopyRules, Outcome
 from klog.backup.pieces import PieceWriter
+from klog.backup.rereading import batches_between
 from klog.backup.store import StoreError
 from klog.backup.wire.clients import Client, Clients
 from klog.backup.wire.comparing import kept_of
 from klog.backup.wire.log import Log, Origin
 from klog.backup.wire.reader import FetchedBatches, LeaderChangedError, PartitionReader
 from klog.client.errors import ClientError, RefusedError, UnknownTopicError
+from klog.formats.checksums import Bytes
 from klog.formats.errors import KlogError, StorageError
 from klog.formats.names import TopicPartition, encode_uuid
 from klog.protocol.error_codes import ErrorCode
@@ -50,6 +52,10 @@ class RefusedPartition:
         return 0
 
     def copy(self, *_: object) -> Outcome:
+        """Raises the error."""
+        raise self.error
+
+    def readings(self, *_: object) -> Iterable[Iterable[Bytes]]:
         """Raises the error."""
         raise self.error
 
@@ -98,6 +104,27 @@ class WirePartition:
             return _Copying(self, writer, rules, self.clients.get()).run(previous, problems)
         except UnknownTopicError:
             return Outcome(None)
+
+    def readings(
+        self,
+        lost: Piece | SnapshotObject,
+        problems: list[KlogError],  # noqa: ARG002 (of the protocol)
+    ) -> Iterator[Iterable[Bytes]]:
+        """What the leader has. It gives no snapshots."""
+        if isinstance(lost, Piece) and self.log_start_offset < lost.end_offset <= self.high_watermark:
+            yield self._batches_of(lost)
+
+    def _batches_of(self, piece: Piece) -> Iterator[memoryview]:
+        reader = PartitionReader(self.clients.get(), self.partition, self.topic_id)
+        reader.begin()
+        offset = max(piece.first_offset, self.log_start_offset)
+        while offset < piece.end_offset:
+            found = reader.fetch(offset)
+            yield batches_between(found.data, found.table, piece.first_offset, piece.end_offset)
+            following = found.next_offset(offset)
+            if following == offset:
+                return
+            offset = following
 
 
 class _Copying:

@@ -96,7 +96,8 @@ def run_backups(
     Only what is new since the newest backup is read. Of a running broker the records below its high watermark
     are taken. Topics that --topic leaves out are carried over as they were. The exit code is 1 if something
     is not in the backup: damaged records, or what could not be read. If the first run has a key, everything
-    in the repository is encrypted. Whoever loses the key has lost the backups.
+    in the repository is encrypted. Whoever loses the key has lost the backups. With --full all objects of the
+    repository are read first, and damaged ones are stored anew.
 
     Examples:
 
@@ -144,6 +145,8 @@ def _origin(
     """The log directories, or the cluster. Raises `UsageError`."""
     from klog.backup.directories import LogDirectories
 
+    if running.full and running.every is not None:
+        raise UsageError("--full and --every exclude each other", cure="make one run with --full beside")
     if sources:
         if connection.bootstrap_server not in (None, os.environ.get("KLOG_BOOTSTRAP_SERVER")):
             raise UsageError("SOURCE and --bootstrap-server exclude each other", cure="make two runs")

@@ -11,6 +11,7 @@ from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import AdminClient
 
 import klog.testing
+from klog.backup.verify import VerifyOptions, verify
 from klog.backup.wire import reader
 from klog.client.errors import RefusedError
 from klog.formats.names import TopicPartition
@@ -80,6 +81,23 @@ def test_a_backup_over_the_wire_has_the_same_as_one_of_the_log_directories(
             state.log_start_offset,
             state.epochs,
         )
+
+
+def test_lost_pieces_are_fetched_again(broker: BrokerProcess, backups: Backups) -> None:
+    for _ in range(2):
+        produce(broker, "orders", 200)
+        backups.run_over_wire(broker.bootstrap_servers)
+    names = {piece.name for piece in backups.states()[ORDERS].pieces}
+    for name in names:
+        (Path(backups.place) / name).unlink()
+    repository = backups.repository
+    damaged = verify(repository, repository.ids(), VerifyOptions()).findings
+
+    result = backups.run_over_wire(broker.bootstrap_servers, damaged=damaged)
+
+    assert (result.is_clean, result.healed, result.changed) == (True, 2, 0)
+    assert not verify(repository, repository.ids(), VerifyOptions()).findings
+    assert kept(backups, "orders") == on_disk(broker, "orders")
 
 
 def test_only_the_topics_that_are_asked_for_are_read(broker: BrokerProcess, backups: Backups) -> None:

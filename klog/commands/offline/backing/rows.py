@@ -28,6 +28,7 @@ def result_row(result: Result) -> Row:
         "changedPartitions": result.changed,
         "removedPartitions": result.removed,
         "damagedPartitions": [str(partition) for partition in result.damaged],
+        "healedObjects": result.healed,
         "readBytes": manifest.read_bytes,
         "storedBytes": manifest.stored_bytes,
         "durationMs": manifest.end_ms - manifest.begin_ms,
@@ -55,9 +56,10 @@ def result_text(result: Result) -> str:
     manifest = result.manifest
     seconds = (manifest.end_ms - manifest.begin_ms) / 1000
     removed = f", {result.removed} removed" if result.removed else ""
+    healed = f", {count_of(result.healed, 'damaged object')} stored anew" if result.healed else ""
     return (
         f"backup {manifest.id}: {result.partitions} partitions, {result.changed} changed{removed}, "
-        f"{human_bytes(manifest.read_bytes)} read, {human_bytes(manifest.stored_bytes)} stored, "
+        f"{human_bytes(manifest.read_bytes)} read, {human_bytes(manifest.stored_bytes)} stored{healed}, "
         f"{seconds:.1f} s"
     )
 

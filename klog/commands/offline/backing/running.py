@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from klog.backup.repository import Repository
     from klog.backup.run import Result, RunOptions
     from klog.backup.sources import BackupSource
+    from klog.backup.verify import Finding
     from klog.commands.offline.backing.metrics import BackupMetrics
 
 _PANEL = "Running"
@@ -64,6 +65,11 @@ class RunningOptions:
     )
     log_end: bool = flag(
         "Take records above the high watermark of a running broker, too. A leader that fails may lose them.",
+        panel=_PANEL,
+    )
+    full: bool = flag(
+        "Check all objects of the repository first, and store those anew that are damaged or missing, if"
+        " SOURCE still has them.",
         panel=_PANEL,
     )
     metadata: str | None = optional(
@@ -167,12 +173,23 @@ def _run_once(
 ) -> Result:
     from klog.backup.run import run_backup
 
+    damaged = _checked(repository, running.jobs or origin.jobs, quiet=running.quiet) if running.full else ()
     with origin.open() as source, LateProgress("Backing up", quiet=running.quiet) as shown:
-        result = run_backup(repository, source, _options(running, origin, shown))
+        options = replace(_options(running, origin, shown), damaged=damaged)
+        result = run_backup(repository, source, options)
     for line in problem_lines(result.manifest.problems):
         print_error(line)
     _show(result, running, output)
     return result
+
+
+def _checked(repository: Repository, jobs: int, *, quiet: bool) -> Sequence[Finding]:
+    """What is wrong with the objects of a repository."""
+    from klog.backup.verify import VerifyOptions, verify
+
+    with LateProgress("Checking", quiet=quiet) as shown:
+        options = VerifyOptions(jobs=jobs, on_total=shown.begin, on_bytes=shown.advance)
+        return verify(repository, repository.ids(), options).findings
 
 
 def _show(result: Result, running: RunningOptions, output: OutputOptions) -> None:
