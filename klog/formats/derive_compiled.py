@@ -15,7 +15,7 @@ import construct as c
 from klog.formats import consumer_offsets, control_records, message_set, record_batch
 from klog.formats import primitives as p
 from klog.formats.constants import COMMIT_KEY_VERSION, COMMIT_VALUE_VERSION
-from klog.formats.fast_readers import fixed, plain
+from klog.formats.definition_shapes import fixed, plain
 
 
 def _part(con: c.Struct, first: str = "", end: str = "") -> c.Struct:

@@ -1,13 +1,13 @@
-"""Makes `_records` of the definitions: functions that read and write the records of the coordinators."""
+"""Makes `_records` of the definitions: the shapes of the records of the coordinators."""
 
 from __future__ import annotations
 
+import re
+import textwrap
 from typing import Final
 
-from klog.formats import consumer_offsets, transaction_state
-from klog.formats.fast_readers import KafkaReaderSource
-from klog.formats.fast_writers import WriterSource
-from klog.formats.function_source import FunctionSource
+from klog.formats import consumer_offsets, shapes, transaction_state
+from klog.formats.definition_shapes import shape_of
 from klog.formats.structures import Versioned
 
 _KEYS: Final = (*range(9), 16)  # of classic and consumer groups
@@ -19,55 +19,43 @@ SOURCES: Final[dict[str, Versioned]] = {
     "TransactionLogKey": transaction_state.Key,
     "TransactionLogValue": transaction_state.Value,
 }
-"""What is made, by the names in `_records.READERS` and `_records.WRITERS`."""
+"""What is made, by the names in `_records.FIELDS`."""
 
-_NAME: Final = "NAME"
-_CALLED: Final = (
-    "ABSENT",
-    "REFUSALS",
-    "misfit",
-    "read_uvarint as uvarint",
-    "refusal",
-    "tagged",
-    "tagged_fields",
-    "too_long",
-    "uuid_bytes",
-    "uuid_text",
-)
+_NAMES: Final = {
+    shape: name for name, shape in vars(shapes).items() if name.isupper() and isinstance(shape, tuple)
+}
+_WIDTH: Final = 110
 
 
 def module_text() -> str:
     """The text of `_records.py`."""
-    constants: dict[str, str] = {}
-    functions: dict[str, str] = {}
-    tables: list[str] = []
-    for table, kind, form in (("READERS", "read", KafkaReaderSource), ("WRITERS", "write", WriterSource)):
-        tables.append(f"{table}: dict[str, dict[int, Callable]] = {{")
-        for title, definition in SOURCES.items():
-            tables.append(f'    "{title}": {{')
-            for version, fields in definition.versions.items():
-                source = FunctionSource()
-                form(source).add(_NAME, fields)
-                constants |= source.constants
-                # Versions that do not differ have one function.
-                name = functions.setdefault(source.text(), f"{kind}_{title}_{version}")
-                tables.append(f"        {version}: {name},")
-            tables.append("    },")
-        tables.append("}")
-    head = [
-        '"""What `record_fields` gives out. Made by `python -m klog.formats.derive`: do not edit."""',
-        "",
-        "# fmt: off",
-        "# mypy: ignore-errors",
-        "from collections.abc import Callable",
-        "from struct import Struct, pack, unpack_from",
-        "",
-        "from klog.formats.record_functions import (",
-        *(f"    {name}," for name in _CALLED),
-        ")",
-        "from klog.formats.varints import uvarint as write_uvarint",
-        "",
-        *(f"{name} = {constants[name]}" for name in sorted(constants)),
-    ]
-    written = (text.replace(_NAME, name) for text, name in functions.items())
-    return "\n\n\n".join(["\n".join(head), *written, "\n".join([*tables, ""])])
+    lines: list[str] = []
+    for title, definition in SOURCES.items():
+        lines.append(f'    "{title}": {{')
+        for version, fields in definition.versions.items():
+            text = f"{version}: {_text(shape_of(fields))},"
+            lines += textwrap.wrap(text, _WIDTH, initial_indent=" " * 8, subsequent_indent=" " * 12)
+        lines.append("    },")
+    made = "\n".join(lines)
+    called = sorted(set(re.findall(r"\w+", re.sub('"[^"]*"', "", made))) & set(vars(shapes)))
+    return (
+        '"""What `record_fields` reads and writes. Made by `python -m klog.formats.derive`: do not edit."""\n'
+        "\n"
+        "# fmt: off\n"
+        "from klog.formats.shapes import (\n"
+        + "".join(f"    {name},\n" for name in called)
+        + ")\n\nFIELDS: dict[str, dict[int, Struct]] = {\n"
+        + made
+        + "\n}\n"
+    )
+
+
+def _text(shape: object) -> str:
+    """The source of a shape."""
+    if not isinstance(shape, tuple):
+        return f'"{shape}"' if isinstance(shape, str) else repr(shape)
+    if shape in _NAMES:
+        return _NAMES[shape]
+    parts = ", ".join(map(_text, shape))
+    kind = type(shape).__name__ if type(shape) is not tuple else ""
+    return f"{kind}({parts}{',' if not kind and len(shape) == 1 else ''})"

@@ -1,4 +1,4 @@
-"""Makes fast writers from Construct definitions: the same bytes, of plain values, mappings and lists.
+"""Makes fast writers of shapes: the bytes of definitions, of plain values, mappings and lists.
 
 A writer takes a mapping that has the fields by their names, and gives the bytes. One of `WriterSource.add`
 takes a version, and the fields by their names, and writes both. Fields that the version does not have are
@@ -12,17 +12,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Final, NamedTuple, TypeAlias
 
-import construct as c
-
-from klog.formats import primitives as p
-from klog.formats import structures as s
-from klog.formats.fast_readers import fixed, plain
 from klog.formats.function_source import FunctionSource
-from klog.formats.record_functions import tagged_fields, too_long, uuid_bytes
+from klog.formats.record_functions import ABSENT, tagged_fields, too_long, uuid_bytes
+from klog.formats.shapes import Array, Base128, Fixed, Nullable, Shape, Sized, Struct, Tagged
 from klog.formats.values import Value
 from klog.formats.varints import uvarint
 
 Writer: TypeAlias = Callable[[Mapping[str, Value]], bytes]
+VersionWriter: TypeAlias = Callable[..., bytes]
 
 _LONGEST_STRING_BYTES: Final = 2**15 - 1
 _MANY_PIECES: Final = 4  # so many are joined faster than added
@@ -44,17 +41,33 @@ def _field(of: str, name: str) -> str:
     return name if of == _ARGUMENTS else f'{of}["{name}"]'
 
 
-def _parameters(con: c.Struct) -> Iterator[str]:
-    for field in con.subcons:
-        if isinstance(plain(field), s.TaggedFields):
-            yield from (f"{known.name}=ABSENT" for known in plain(field).known.values())
+def _parameters(shape: Struct) -> Iterator[str]:
+    for name, of in shape.fields:
+        if isinstance(of, Tagged):
+            yield from (f"{known}=ABSENT" for _, known, _ in of.known)
         else:
-            yield str(field.name)
+            yield name
 
 
-def writer(definition: c.Construct) -> Writer:
-    """The writer of a definition."""
-    source = FunctionSource(
+def writer(shape: Struct) -> Writer:
+    """The writer of the fields alone."""
+    source = _source()
+    WriterSource(source).add_fields("write", shape)
+    found: Writer = source.function("write")
+    return found
+
+
+def version_writer(shape: Struct) -> VersionWriter:
+    """The writer of a version and its fields."""
+    source = _source()
+    WriterSource(source).add("write", shape)
+    found: VersionWriter = source.function("write")
+    return found
+
+
+def _source() -> FunctionSource:
+    return FunctionSource(
+        ABSENT=ABSENT,
         Struct=struct.Struct,
         pack=struct.pack,
         tagged_fields=tagged_fields,
@@ -62,9 +75,6 @@ def writer(definition: c.Construct) -> Writer:
         uuid_bytes=uuid_bytes,
         write_uvarint=uvarint,
     )
-    WriterSource(source).add_fields("write", definition)
-    found: Writer = source.function("write")
-    return found
 
 
 class WriterSource:
@@ -73,15 +83,15 @@ class WriterSource:
     def __init__(self, source: FunctionSource) -> None:
         self.source = source
 
-    def add(self, name: str, con: c.Construct) -> None:
+    def add(self, name: str, shape: Struct) -> None:
         """Write the writer of the fields after a version."""
-        with self.source.block(f"def {name}(version, /, {', '.join([*_parameters(plain(con)), '**_'])})"):
-            self.source.add(f"return {self._joined([_VERSION, *self._parts(con, _ARGUMENTS)])}")
+        with self.source.block(f"def {name}(version, /, {', '.join([*_parameters(shape), '**_'])})"):
+            self.source.add(f"return {self._joined([_VERSION, *self._parts(shape, _ARGUMENTS)])}")
 
-    def add_fields(self, name: str, con: c.Construct) -> None:
+    def add_fields(self, name: str, shape: Struct) -> None:
         """Write the writer of the fields alone."""
         with self.source.block(f"def {name}(value)"):
-            self.source.add(f"return {self._joined(self._parts(con, 'value'))}")
+            self.source.add(f"return {self._joined(self._parts(shape, 'value'))}")
 
     def _pieces(self, parts: Sequence[Part]) -> list[str]:
         """Bytes as expressions: adjacent values of fixed size in one."""
@@ -108,42 +118,38 @@ class WriterSource:
         pieces = self._pieces(parts)
         return " + ".join(pieces) if len(pieces) < _MANY_PIECES else f'b"".join(({", ".join(pieces)}))'
 
-    def _parts(self, con: c.Construct, value: str) -> list[Part]:
-        con = plain(con)
-        if isinstance(con, c.Struct):
-            return [
-                part
-                for field in con.subcons
-                for part in (
-                    self._tagged(plain(field), value)
-                    if isinstance(plain(field), s.TaggedFields)
-                    else self._parts(field, _field(value, field.name))
-                )
-            ]
-        code = fixed(con)
-        if code is not None:
-            return [Part(f"uuid_bytes({value})" if isinstance(con, p.UuidField) else value, code)]
-        if isinstance(con, p.SizedBytes):
-            return self._sized(con, value)
-        if isinstance(con, p.SizedArray):
-            return self._array(con, value)
-        if isinstance(con, s.NullableStruct):
-            return self._nullable(con, value)
-        raise TypeError(f"no fast writer of {con!r}")
+    def _parts(self, shape: Shape, value: str) -> list[Part]:
+        match shape:
+            case Struct():
+                return [
+                    part
+                    for name, of in shape.fields
+                    for part in (
+                        self._tagged(of, value)
+                        if isinstance(of, Tagged)
+                        else self._parts(of, _field(value, name))
+                    )
+                ]
+            case Fixed():
+                return [Part(f"uuid_bytes({value})" if shape.kind == "uuid" else value, shape.code)]
+            case Sized():
+                return self._sized(shape, value)
+            case Array():
+                return self._array(shape, value)
+            case Nullable():
+                return self._nullable(shape, value)
+        raise TypeError(f"no fast writer of {shape}")
 
-    def _length(self, con: c.Construct, length: str) -> Part:
-        code = fixed(con)
-        if code is not None:
-            return Part(length, code)
-        return Part(f"write_uvarint({length} + 1)")
+    def _length(self, shape: Fixed | Base128, length: str) -> Part:
+        return Part(length, shape.code) if isinstance(shape, Fixed) else Part(f"write_uvarint({length} + 1)")
 
-    def _sized(self, con: p.SizedBytes, value: str) -> list[Part]:
+    def _sized(self, shape: Sized, value: str) -> list[Part]:
         raw, length = self.source.new(), self.source.new()
-        if con.null:
+        if shape.null:
             with self.source.block(f"if {value} is None"):
                 self.source.add(f'{raw}, {length} = b"", -1')
-        with self.source.block("else") if con.null else nullcontext():
-            if isinstance(con, p.SizedString):
+        with self.source.block("else") if shape.null else nullcontext():
+            if shape.is_text:
                 self.source.add(f'{raw} = {value}.encode("utf-8", "surrogatepass")')
                 self.source.add(f"{length} = len({raw})")
                 with self.source.block(f"if {length} > {_LONGEST_STRING_BYTES}"):
@@ -151,20 +157,19 @@ class WriterSource:
             else:
                 self.source.add(f"{raw} = {value}")
                 self.source.add(f"{length} = len({raw})")
-        return [self._length(con.length, length), Part(raw)]
+        return [self._length(shape.length, length), Part(raw)]
 
-    def _array(self, con: p.SizedArray, value: str) -> list[Part]:
-        raw, item = self.source.new(value), plain(con.subcon)
-        items = f"({raw} or ())" if con.null else raw
+    def _array(self, shape: Array, value: str) -> list[Part]:
+        raw, item = self.source.new(value), shape.item
+        items = f"({raw} or ())" if shape.null else raw
         length = self._length(
-            con.length, f"(-1 if {raw} is None else len({raw}))" if con.null else f"len({raw})"
+            shape.length, f"(-1 if {raw} is None else len({raw}))" if shape.null else f"len({raw})"
         )
-        if isinstance(item, c.FormatField):
-            code = str(fixed(item))
-            many = f"{{len({items})}}{code}"
+        if isinstance(item, Fixed) and item.is_number:
+            many = f"{{len({items})}}{item.code}"
             if not length.code:
                 return [length, Part(f'pack(f">{many}", *{items})')]
-            one = self._packed(length.code + code, ["1", f"{raw}[0]"])
+            one = self._packed(length.code + item.code, ["1", f"{raw}[0]"])
             packed = f'pack(f">{length.code}{many}", {length.value}, *{items})'
             return [Part(f"({one} if len({items}) == 1 else {packed})")]
         written = self.source.new('b""')
@@ -175,21 +180,21 @@ class WriterSource:
             self.source.add(f'{written} = b"".join({pieces})')
         return [length, Part(written)]
 
-    def _tagged(self, con: s.TaggedFields, value: str) -> list[Part]:
-        if not con.known:
+    def _tagged(self, shape: Tagged, value: str) -> list[Part]:
+        if not shape.known:
             return [_END]
         fields = self.source.new("[]")
-        for tag, field in sorted(con.known.items()):
-            given = f"{field.name} is not ABSENT" if value == _ARGUMENTS else f'"{field.name}" in {value}'
+        for tag, name, of in sorted(shape.known):
+            given = f"{name} is not ABSENT" if value == _ARGUMENTS else f'"{name}" in {value}'
             with self.source.block(f"if {given}"):
-                written = self._joined(self._parts(field, _field(value, field.name)))
+                written = self._joined(self._parts(of, _field(value, name)))
                 self.source.add(f"{fields}.append(({tag}, {written}))")
         return [Part(f"tagged_fields({fields})")]
 
-    def _nullable(self, con: s.NullableStruct, value: str) -> list[Part]:
+    def _nullable(self, shape: Nullable, value: str) -> list[Part]:
         raw, written = self.source.new(value), self.source.new()
         with self.source.block(f"if {raw} is None"):
-            self.source.add(f"{written} = {self._joined([Part(str(con.null_mark), 'b')])}")
+            self.source.add(f"{written} = {self._joined([Part(str(shape.null_mark), 'b')])}")
         with self.source.block("else"):
-            self.source.add(f"{written} = {self._joined([Part('1', 'b'), *self._parts(con.subcon, raw)])}")
+            self.source.add(f"{written} = {self._joined([Part('1', 'b'), *self._parts(shape.fields, raw)])}")
         return [Part(written)]

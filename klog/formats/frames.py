@@ -17,6 +17,8 @@ import construct as c
 
 from klog.formats import fast_readers, fast_writers, schema
 from klog.formats import primitives as p
+from klog.formats.definition_shapes import shape_of
+from klog.formats.reader_source import Reader
 from klog.formats.schema import Field
 from klog.formats.values import Value
 from klog.formats.varints import uvarint
@@ -81,7 +83,7 @@ def reader(records: Mapping[int, RecordType]) -> Callable[[bytes], Value]:
     head = fast_readers.reader(c.Struct("frame" / p.UVarInt, "type" / p.UVarInt, "version" / p.UVarInt))
 
     @cache
-    def fields_of(kind: int, version: int) -> fast_readers.Reader:
+    def fields_of(kind: int, version: int) -> Reader:
         return fast_readers.reader(fields[kind, version])
 
     def read(data: bytes) -> Value:
@@ -108,7 +110,7 @@ def writer(records: Mapping[int, RecordType]) -> Callable[[int, int, Mapping[str
     @cache
     def parts_of(kind: int, version: int) -> tuple[bytes, fast_writers.Writer]:
         head = uvarint(FRAME_VERSION) + uvarint(kind) + uvarint(version)
-        return head, fast_writers.writer(fields[kind, version])
+        return head, fast_writers.writer(shape_of(fields[kind, version]))
 
     def write(kind: int, version: int, value: Mapping[str, Value]) -> bytes:
         head, write_fields = parts_of(kind, version)

@@ -16,8 +16,9 @@ from klog.formats import binary, fixed_fields
 from klog.formats import structures as s
 from klog.formats import zookeeper_files as z
 from klog.formats.errors import CorruptRecordError
-from klog.formats.fast_readers import REFUSALS, Reader, read_all, reader, walker
+from klog.formats.fast_readers import REFUSALS, read_all, reader, walker
 from klog.formats.packed import INT32, INT64
+from klog.formats.reader_source import Reader
 from klog.formats.values import Value
 
 _STAT: Final = fixed_fields.run("ZooKeeperSnapshotNode", "czxid")

@@ -44,7 +44,7 @@ _derived.FIELDS, _derived.LINES = Noted(_derived.FIELDS), Noted(_derived.LINES)
 for name, run in json.loads(os.environ.get("OTHER_FIELDS", "{}")).items():
     _derived.FIELDS[name] = (tuple(run),)
 from klog.formats import _records
-_records.READERS, _records.WRITERS = Noted(_records.READERS), Noted(_records.WRITERS)
+_records.FIELDS = Noted(_records.FIELDS)
 atexit.register(write)
 """
 

@@ -24,7 +24,6 @@ NOT_OF_FILES = {
     "export/decoders/wire.py": "the header of schema registries",
     "formats/compression.py": "the framing of codecs",
     "formats/_derived.py": "made from the definitions",
-    "formats/_records.py": "made from the definitions",
     "kernel/_pycompaction.py": "a table in memory",
     "kernel/markers.py": "varints around derived formats",
     "protocol/": "the wire",
@@ -60,7 +59,7 @@ def test_the_structs_of_compiled_modules_are_those_of_the_definitions() -> None:
     assert (KLOG / "kernel/_derived_records.pxi").read_text() == derive_compiled.include_text(), RUN
 
 
-def test_the_functions_for_records_are_those_of_the_definitions() -> None:
+def test_the_shapes_of_records_are_those_of_the_definitions() -> None:
     assert (KLOG / "formats/_records.py").read_text() == derive_records.module_text(), RUN
 
 

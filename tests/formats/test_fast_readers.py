@@ -18,7 +18,8 @@ from klog.formats import (
     zookeeper_reading,
 )
 from klog.formats.errors import FormatError, KlogError
-from klog.formats.fast_readers import REFUSALS, Reader, read_all, reader
+from klog.formats.fast_readers import REFUSALS, read_all, reader
+from klog.formats.reader_source import Reader
 from klog.formats.zookeeper_reading import FileNode
 from tests import strategies as own
 

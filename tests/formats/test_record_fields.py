@@ -15,9 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klog.formats import _records, consumer_offsets, derive_records
+from klog.formats.definition_shapes import shape_of
 from klog.formats.errors import FormatError, UnsupportedFormatError
-from klog.formats.fast_writers import WriterSource
-from klog.formats.function_source import FunctionSource
+from klog.formats.fast_writers import version_writer
+from klog.formats.primitives import VarInt
 from klog.formats.record_fields import RecordFields, version_of
 from klog.formats.structures import Versioned
 from tests import corpora
@@ -163,9 +164,15 @@ def test_a_string_of_more_bytes_than_kafka_allows_is_not_written(version: int) -
 
 
 def test_every_version_of_the_definitions_is_read_and_written() -> None:
-    for functions in (_records.READERS, _records.WRITERS):
-        found = {title: set(by_version) for title, by_version in functions.items()}
-        assert found == {title: set(source.versions) for title, source in SOURCES.items()}
+    found = {title: set(by_version) for title, by_version in _records.FIELDS.items()}
+    assert found == {title: set(source.versions) for title, source in SOURCES.items()}
+
+
+def test_a_writer_is_made_once() -> None:
+    fields = RecordFields("TransactionLogKey")
+    write = fields.writer(0)
+    assert write(0, transactionalId="t") == fields.write(0, {"transactionalId": "t"})
+    assert fields.writer(0) is write
 
 
 def test_reading_and_writing_records_loads_no_construct() -> None:
@@ -180,8 +187,8 @@ def test_reading_and_writing_records_loads_no_construct() -> None:
 
 
 def test_a_definition_without_a_fast_writer_is_an_error_when_one_is_made() -> None:
-    with pytest.raises(TypeError, match="no fast writer"):
-        WriterSource(FunctionSource()).add("write", c.Struct("rest" / c.GreedyBytes))
+    with pytest.raises(TypeError, match="no fast writer of"):
+        version_writer(shape_of(c.Struct("number" / VarInt)))
 
 
 # -- real Kafka ----------------------------------------------------------------------------------------------

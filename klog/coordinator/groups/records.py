@@ -21,8 +21,10 @@ _EXPIRING_VERSION: Final = 1
 _KEY: Final = RecordFields("GroupKey")
 _OFFSET: Final = RecordFields("OffsetCommitValue")
 _GROUP: Final = RecordFields("GroupMetadataValue")
-_OFFSET_WRITERS: Final = _OFFSET.writers
-_WRITE_OFFSET_KEY: Final = _KEY.writers[_COMMIT_TYPE]
+_OFFSET_WRITERS: Final = {
+    version: _OFFSET.writer(version) for version in range(_EXPIRING_VERSION, NEWEST_VALUE_VERSION + 1)
+}
+_WRITE_OFFSET_KEY: Final = _KEY.writer(_COMMIT_TYPE)
 
 
 class MemberMetadata(NamedTuple):

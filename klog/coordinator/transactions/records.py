@@ -20,7 +20,7 @@ _VALUE_VERSION: Final = 0
 
 _KEY: Final = RecordFields("TransactionLogKey")
 _VALUE: Final = RecordFields("TransactionLogValue")
-_WRITE_VALUE: Final = _VALUE.writers[_VALUE_VERSION]
+_WRITE_VALUE: Final = _VALUE.writer(_VALUE_VERSION)
 _NO_PARTITIONS: Final = frozenset[TopicPartition]()
 
 # The states that a record may have: an id that is dead has no record, and fencing is over when it is written.

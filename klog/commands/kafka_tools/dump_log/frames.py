@@ -22,9 +22,10 @@ from klog.commands.kafka_tools.dump_log.messages import (
     read_fields,
 )
 from klog.formats import metadata_records, remote_log_metadata, schema
+from klog.formats.definition_shapes import fixed, shape_of
 from klog.formats.errors import FormatError
-from klog.formats.fast_readers import Reader, fixed, kafka_reader
 from klog.formats.frames import FRAME_VERSION, RecordType
+from klog.formats.reader_source import Reader, kafka_reader
 
 _LAST_METADATA_TYPE: Final = 27  # of Kafka 3.9
 _HEAD_BYTES: Final = 3
@@ -125,7 +126,9 @@ def _usual(kind: int, version: int) -> _Usual | None:
         return None
     fields = _shapes(record)[version]
     has_floats = any(fixed(field) == "d" for field in fields.subcons)
-    return _Usual(record, kafka_reader(fields), json_text if has_floats else json_text_without_floats)
+    return _Usual(
+        record, kafka_reader(shape_of(fields)), json_text if has_floats else json_text_without_floats
+    )
 
 
 def _usual_text(value: bytes) -> str | None:
