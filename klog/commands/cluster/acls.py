@@ -6,7 +6,6 @@ Options have the names of `kafka-acls`, and its command lines work too.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import typer
@@ -15,7 +14,7 @@ from klog.commands.kafka_tools.command_lines import AsKafka, tool_app
 from klog.commands.shared.changing import ChangeOptions, Outcome
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_error, print_line, print_report
-from klog.commands.shared.option_sets import argument, flag, optional
+from klog.commands.shared.option_sets import argument, flag, option_set, optional
 from klog.commands.shared.output import OutputOptions, WatchOptions
 from klog.commands.shared.terminal import confirmed, count_of
 from klog.commands.shared.usage import did_you_mean
@@ -37,27 +36,26 @@ app = tool_app(
     ),
 )
 
-_RESOURCE: Final = "Resources"
 _WHO: Final = "Who and what"
 _CURRENT: Final = "Current ACLs for resource"
 
 
 def _resource(metavar: str, summary: str) -> Any:  # noqa: ANN401 (of the field's type)
-    return optional(None, f"{summary} (repeatable).", panel=_RESOURCE, metavar=metavar)
+    return optional(None, f"{summary} (repeatable).", metavar=metavar)
 
 
 def _entry(metavar: str, summary: str) -> Any:  # noqa: ANN401 (of the field's type)
     return optional(None, summary, panel=_WHO, metavar=metavar)
 
 
-@dataclass(frozen=True, slots=True)
+@option_set("Resources")
 class Resources:
     """The resources that ACLs are about."""
 
     names: list[str] | None = argument(None, "Topics, as --topic.", "[TOPIC]...")
     topic: list[str] | None = _resource("TOPIC", "A topic; * for all")
     group: list[str] | None = _resource("GROUP", "A consumer group")
-    cluster: bool = flag("The cluster itself.", panel=_RESOURCE)
+    cluster: bool = flag("The cluster itself.")
     transactional_id: list[str] | None = _resource("ID", "A transactional id")
     delegation_token: list[str] | None = _resource("ID", "A delegation token")
     user_principal: list[str] | None = _resource("User:NAME", "A user, for tokens")
@@ -65,7 +63,6 @@ class Resources:
         "literal",
         "literal or prefixed; to list and remove also any, or match: all that apply to the name.",
         "--resource-pattern-type",
-        panel=_RESOURCE,
         metavar="TYPE",
     )
 
@@ -96,7 +93,7 @@ class Resources:
             ) from error
 
 
-@dataclass(frozen=True, slots=True)
+@option_set(_WHO)
 class Entries:
     """Who may do what from where."""
 
@@ -105,9 +102,9 @@ class Entries:
     allow_host: list[str] | None = _entry("IP", "From where. [default: *]")
     deny_host: list[str] | None = _entry("IP", "From where not. [default: *]")
     operation: list[str] | None = _entry("NAME", "Read, Write, ... [default: All]")
-    producer: bool = flag("What a producer needs, with --topic.", panel=_WHO)
-    consumer: bool = flag("What a consumer needs, with --topic and --group.", panel=_WHO)
-    idempotent: bool = flag("With --producer: idempotent writes, for Kafka before 2.8.", panel=_WHO)
+    producer: bool = flag("What a producer needs, with --topic.")
+    consumer: bool = flag("What a consumer needs, with --topic and --group.")
+    idempotent: bool = flag("With --producer: idempotent writes, for Kafka before 2.8.")
 
     def wanted(self, resources: Resources) -> Wanted:
         """What the options say. Raises UsageError."""

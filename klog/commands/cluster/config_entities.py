@@ -2,49 +2,41 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from klog.commands.shared.option_sets import argument, flag, optional
+from klog.commands.shared.option_sets import argument, flag, option_set, optional
 from klog.commands.shared.usage import missing
 from klog.formats.errors import UsageError
 
 if TYPE_CHECKING:
     from klog.admin.configs import ConfigEntity, EntityType
 
-_PANEL: Final = "Entity"
 _CHOICE: Final = (
     "TOPIC, --broker ID, --broker-defaults, --broker-logger ID, --group NAME or --client-metrics NAME"
 )
 _QUOTAS: Final = ("clients", "users", "ips")
 
 
-@dataclass(frozen=True, slots=True)
+@option_set("Entity")
 class EntityOptions:
     """The entity whose configs are meant, also as kafka-configs names it."""
 
     name: str | None = argument(None, "Configs of a topic.", "[TOPIC]")
-    topic: str | None = optional(None, "The same.", panel=_PANEL, metavar="TOPIC")
-    broker: str | None = optional(None, "Configs of a broker.", panel=_PANEL, metavar="ID")
-    broker_defaults: bool = flag("Configs for all brokers of the cluster.", panel=_PANEL)
-    broker_logger: str | None = optional(None, "Levels of a broker's loggers.", panel=_PANEL, metavar="ID")
-    group: str | None = optional(None, "Configs of a group (Kafka 4).", panel=_PANEL, metavar="GROUP")
-    client_metrics: str | None = optional(
-        None, "Which metrics clients send (KRaft).", panel=_PANEL, metavar="NAME"
-    )
+    topic: str | None = optional(None, "The same.", metavar="TOPIC")
+    broker: str | None = optional(None, "Configs of a broker.", metavar="ID")
+    broker_defaults: bool = flag("Configs for all brokers of the cluster.")
+    broker_logger: str | None = optional(None, "Levels of a broker's loggers.", metavar="ID")
+    group: str | None = optional(None, "Configs of a group (Kafka 4).", metavar="GROUP")
+    client_metrics: str | None = optional(None, "Which metrics clients send (KRaft).", metavar="NAME")
     entity_type: list[str] | None = optional(
         None,
         "As for kafka-configs: topics, brokers, broker-loggers, groups or client-metrics.",
-        panel=_PANEL,
         metavar="TYPE",
     )
     entity_name: list[str] | None = optional(
-        None,
-        "As for kafka-configs; without a name all of the type are described.",
-        panel=_PANEL,
-        metavar="NAME",
+        None, "As for kafka-configs; without a name all of the type are described.", metavar="NAME"
     )
-    entity_default: bool = flag("As for kafka-configs.", panel=_PANEL)
+    entity_default: bool = flag("As for kafka-configs.")
     client: str | None = optional(None, "", hidden=True)
     client_defaults: bool = flag("", hidden=True)
     user: str | None = optional(None, "", hidden=True)

@@ -6,7 +6,7 @@ With `--election-type` the options and the output are those of `kafka-leader-ele
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -15,7 +15,7 @@ import typer
 from klog.commands.shared.changing import ChangeOptions, Outcome
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_error, print_line, print_note, print_report
-from klog.commands.shared.option_sets import argument, flag, optional
+from klog.commands.shared.option_sets import argument, flag, option_set, optional
 from klog.commands.shared.properties import text_of
 from klog.commands.shared.terminal import confirmed
 from klog.commands.shared.usage import missing
@@ -28,21 +28,20 @@ if TYPE_CHECKING:
     from klog.formats.names import TopicPartition
     from klog.protocol.election_type import ElectionType
 
-_PANEL: Final = "As for kafka-leader-election"
 _NAMED: Final = 10
 
 
-@dataclass(frozen=True, slots=True)
+@option_set("As for kafka-leader-election")
 class KafkaOptions:
     """The options of `kafka-leader-election`."""
 
-    election_type: str | None = optional(None, "preferred or unclean.", panel=_PANEL, metavar="TYPE")
-    topic: str | None = optional(None, "A topic.", panel=_PANEL, metavar="TOPIC")
-    partition: int | None = optional(None, "A partition of --topic.", panel=_PANEL, metavar="N", least=0)
+    election_type: str | None = optional(None, "preferred or unclean.", metavar="TYPE")
+    topic: str | None = optional(None, "A topic.", metavar="TOPIC")
+    partition: int | None = optional(None, "A partition of --topic.", metavar="N", least=0)
     json_file: Path | None = optional(
-        None, "A file that lists partitions as JSON.", "--path-to-json-file", panel=_PANEL, metavar="FILE"
+        None, "A file that lists partitions as JSON.", "--path-to-json-file", metavar="FILE"
     )
-    all_partitions: bool = flag("All partitions that need it.", "--all-topic-partitions", panel=_PANEL)
+    all_partitions: bool = flag("All partitions that need it.", "--all-topic-partitions")
     admin_config: Path | None = optional(None, "", "--admin.config", hidden=True)
 
 

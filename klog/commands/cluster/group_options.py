@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from klog.commands.shared.option_sets import argument, flag, optional
+from klog.commands.shared.option_sets import argument, flag, option_set, optional
 from klog.commands.shared.properties import text_of
 from klog.commands.shared.usage import missing
 from klog.formats.errors import UsageError
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from klog.admin.offset_reset import Rule
     from klog.formats.names import TopicPartition
 
-_RULES: Final = "Rules, of which one is needed"
 _SCOPE: Final = "Partitions"
 
 
@@ -61,16 +60,16 @@ class OneGroup:
 
 
 def _rule(metavar: str, summary: str) -> Any:  # noqa: ANN401 (of the field's type)
-    return optional(None, summary, panel=_RULES, metavar=metavar)
+    return optional(None, summary, metavar=metavar)
 
 
-@dataclass(frozen=True, slots=True)
+@option_set("Rules, of which one is needed")
 class ResetRules:
     """The rules of `reset-offsets`, of which one is given."""
 
-    to_earliest: bool = flag("The first offset.", panel=_RULES)
-    to_latest: bool = flag("The end.", panel=_RULES)
-    to_current: bool = flag("The committed offset, or the end.", panel=_RULES)
+    to_earliest: bool = flag("The first offset.")
+    to_latest: bool = flag("The end.")
+    to_current: bool = flag("The committed offset, or the end.")
     to_offset: int | None = _rule("N", "This offset.")
     shift_by: int | None = _rule("N", "N offsets forward from the committed one, or back if negative.")
     to_datetime: str | None = _rule(

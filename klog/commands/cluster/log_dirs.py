@@ -6,14 +6,13 @@ With `--describe` the options and the output are those of `kafka-log-dirs`.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import typer
 
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_error, print_line, print_note
-from klog.commands.shared.option_sets import argument, flag, optional
+from klog.commands.shared.option_sets import argument, flag, option_set, optional
 from klog.commands.shared.output import OutputOptions, WatchOptions
 from klog.formats.errors import KlogError, UsageError
 
@@ -21,18 +20,17 @@ if TYPE_CHECKING:
     from klog.client.cluster import Cluster
     from klog.client.log_dirs import LogDir, LogDirs
 
-_PANEL: Final = "As for kafka-log-dirs"
 _COLUMNS: Final = ("broker", "replicas", "size", "usableBytes", "lagging", "future", "logDir")
 _REPLICA_COLUMNS: Final = ("topic", "partition", "broker", "size", "offsetLag", "isFuture", "logDir")
 
 
-@dataclass(frozen=True, slots=True)
+@option_set("As for kafka-log-dirs")
 class KafkaOptions:
     """The options of `kafka-log-dirs`."""
 
-    describe: bool = flag("Print the JSON of kafka-log-dirs.", panel=_PANEL)
-    topic_list: str | None = optional(None, "Only these topics.", panel=_PANEL, metavar="TOPIC,...")
-    broker_list: str | None = optional(None, "Only these brokers.", panel=_PANEL, metavar="ID,...")
+    describe: bool = flag("Print the JSON of kafka-log-dirs.")
+    topic_list: str | None = optional(None, "Only these topics.", metavar="TOPIC,...")
+    broker_list: str | None = optional(None, "Only these brokers.", metavar="ID,...")
 
     def topics(self) -> list[str]:
         """The topics that are named."""

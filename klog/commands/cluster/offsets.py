@@ -6,14 +6,13 @@ Without TOPIC arguments the options and the output are those of `kafka-get-offse
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import typer
 
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_error
-from klog.commands.shared.option_sets import argument, flag, optional
+from klog.commands.shared.option_sets import argument, flag, option_set, optional
 from klog.commands.shared.output import OutputOptions, WatchOptions
 from klog.formats.errors import UsageError
 
@@ -22,26 +21,22 @@ if TYPE_CHECKING:
     from klog.client.cluster import Cluster
     from klog.formats.names import TopicPartition
 
-_PANEL: Final = "As for kafka-get-offsets"
 _COLUMNS: Final = ("topic", "partition", "leader", "logStartOffset", "logEndOffset", "offsets")
 _WITH_GROUP: Final = ("topic", "partition", "logStartOffset", "logEndOffset", "currentOffset", "lag")
 
 
-@dataclass(frozen=True, slots=True)
+@option_set("As for kafka-get-offsets")
 class KafkaSelection:
     """Partitions as `kafka-get-offsets` selects them."""
 
-    topic: str | None = optional(None, "Topics whose whole name matches.", panel=_PANEL, metavar="REGEX")
-    partitions: str | None = optional(
-        None, "Partitions by number. [default: all]", panel=_PANEL, metavar="N,..."
-    )
+    topic: str | None = optional(None, "Topics whose whole name matches.", metavar="REGEX")
+    partitions: str | None = optional(None, "Partitions by number. [default: all]", metavar="N,...")
     topic_partitions: str | None = optional(
         None,
         "Patterns of topics with ranges, like orders:0-3,prices:2,:5- (the end is not included).",
-        panel=_PANEL,
         metavar="REGEX:RANGE,...",
     )
-    exclude_internal: bool = flag("Leave out Kafka's own topics.", "--exclude-internal-topics", panel=_PANEL)
+    exclude_internal: bool = flag("Leave out Kafka's own topics.", "--exclude-internal-topics")
     broker_list: str | None = optional(None, "", hidden=True)
 
     @property

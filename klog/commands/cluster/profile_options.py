@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from klog.commands.shared.option_sets import flag, optional
+from klog.commands.shared.option_sets import flag, option_set, optional
 from klog.commands.shared.properties import text_of
 from klog.formats.errors import UsageError
 
-_SASL_PANEL: Final = "SASL"
-_TLS_PANEL: Final = "TLS"
 _MODULES: Final = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
@@ -21,21 +18,19 @@ _MODULES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@option_set("TLS")
 class TlsOptions:
     """TLS by PEM files."""
 
-    tls: bool = flag("Connect by TLS.", panel=_TLS_PANEL)
+    tls: bool = flag("Connect by TLS.")
     ca: Path | None = optional(
         None,
         "PEM file of the authorities that sign brokers' certificates. [default: the system's]",
-        panel=_TLS_PANEL,
         metavar="FILE",
     )
     cert: Path | None = optional(
         None,
         "PEM file with the client's own key and certificates, for brokers that ask for them.",
-        panel=_TLS_PANEL,
         metavar="FILE",
     )
 
@@ -54,27 +49,17 @@ class TlsOptions:
         return found
 
 
-@dataclass(frozen=True, slots=True)
+@option_set("SASL")
 class LoginOptions:
     """Who the client is."""
 
-    sasl: str | None = optional(
-        None, f"The mechanism: {', '.join(_MODULES)}.", panel=_SASL_PANEL, metavar="MECHANISM"
-    )
-    user: str | None = optional(
-        None, "The user, or the client id of OAUTHBEARER.", panel=_SASL_PANEL, metavar="USER"
-    )
+    sasl: str | None = optional(None, f"The mechanism: {', '.join(_MODULES)}.", metavar="MECHANISM")
+    user: str | None = optional(None, "The user, or the client id of OAUTHBEARER.", metavar="USER")
     password_file: Path | None = optional(
-        None,
-        "A file with the password. [default: KLOG_PASSWORD, else it is asked for]",
-        panel=_SASL_PANEL,
-        metavar="FILE",
+        None, "A file with the password. [default: KLOG_PASSWORD, else it is asked for]", metavar="FILE"
     )
     token_url: str | None = optional(
-        None,
-        "Where OAUTHBEARER gets tokens: the token endpoint, or file:PATH.",
-        panel=_SASL_PANEL,
-        metavar="URL",
+        None, "Where OAUTHBEARER gets tokens: the token endpoint, or file:PATH.", metavar="URL"
     )
 
     def properties(self, *, tls: bool, read_password: Callable[[str], str]) -> dict[str, str]:

@@ -6,7 +6,6 @@ The command lines of `kafka-configs` with the entity types users, clients and ip
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from klog.commands.cluster.assignments import parse_pairs, split_list
@@ -14,7 +13,7 @@ from klog.commands.kafka_tools.command_lines import AsKafka, tool_app
 from klog.commands.shared.changing import ChangeOptions, Outcome
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_line
-from klog.commands.shared.option_sets import argument, flag, optional
+from klog.commands.shared.option_sets import argument, flag, option_set, optional
 from klog.commands.shared.output import OutputOptions, WatchOptions
 from klog.commands.shared.usage import missing
 from klog.formats.errors import UsageError
@@ -34,26 +33,21 @@ app = tool_app(
     ),
 )
 
-_PANEL: Final = "Whose quota"
 _KAFKAS_TYPES: Final = {"users": "user", "clients": "client-id", "ips": "ip"}
 _TITLES: Final = {"user": "user-principal", "client-id": "client-id", "ip": "ip"}
 _DEFAULT: Final = ""
 
 
-@dataclass(frozen=True, slots=True)
+@option_set("Whose quota")
 class Whose:
     """A user, a client id, both together, or an IP address; by name, or the default of all others."""
 
-    user: str | None = optional(None, "The same.", panel=_PANEL, metavar="NAME")
-    user_defaults: bool = flag("All users without a quota of their own.", panel=_PANEL)
-    client_id: str | None = optional(
-        None, "A client id.", "--client-id", "--client", panel=_PANEL, metavar="ID"
-    )
-    client_id_defaults: bool = flag(
-        "All other client ids.", "--client-id-defaults", "--client-defaults", panel=_PANEL
-    )
-    ip: str | None = optional(None, "An IP address.", panel=_PANEL, metavar="ADDRESS")
-    ip_defaults: bool = flag("All other IP addresses.", panel=_PANEL)
+    user: str | None = optional(None, "The same.", metavar="NAME")
+    user_defaults: bool = flag("All users without a quota of their own.")
+    client_id: str | None = optional(None, "A client id.", "--client-id", "--client", metavar="ID")
+    client_id_defaults: bool = flag("All other client ids.", "--client-id-defaults", "--client-defaults")
+    ip: str | None = optional(None, "An IP address.", metavar="ADDRESS")
+    ip_defaults: bool = flag("All other IP addresses.")
     entity_type: list[str] | None = optional(None, "", metavar="TYPE", hidden=True)
     entity_name: list[str] | None = optional(None, "", metavar="NAME", hidden=True)
     entity_default: bool = flag("", hidden=True)

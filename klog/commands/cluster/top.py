@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import typer
@@ -27,7 +26,7 @@ from klog.commands.cluster.top_view import (
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.keyboard import RESUMED, Keyboard, keyboard
 from klog.commands.shared.messages import BOLD, RED, columns_of, print_error, print_line
-from klog.commands.shared.option_sets import flag, optional
+from klog.commands.shared.option_sets import flag, option_set, optional
 from klog.commands.shared.output import HOME_AND_CLEAR, OutputFormat, OutputOptions
 from klog.commands.shared.terminal import count_of
 from klog.formats.errors import KlogError, UsageError
@@ -45,17 +44,15 @@ _LINES_AROUND: Final = 6  # two titles, two blank lines, two lines of what is le
 _LINES_OF_KEYS: Final = 4  # a blank line, two of the footer, and the line of the cursor
 
 
-@dataclass(frozen=True, slots=True)
+@option_set("Output")
 class TopOptions:
     """What `klog top` shows, and how often."""
 
-    interval_s: float = optional(
-        2.0, "The seconds between two looks.", "--interval", "-i", panel="Output", metavar="SECONDS"
-    )
+    interval_s: float = optional(2.0, "The seconds between two looks.", "--interval", "-i", metavar="SECONDS")
     count: int | None = optional(
-        None, "End after so many looks. [default: at q or Ctrl-C]", panel="Output", metavar="N", least=1
+        None, "End after so many looks. [default: at q or Ctrl-C]", metavar="N", least=1
     )
-    include_internal: bool = flag("Show Kafka's own topics, too.", panel="Output")
+    include_internal: bool = flag("Show Kafka's own topics, too.")
 
 
 def top(shown: TopOptions, connection: ConnectionOptions, output: OutputOptions) -> None:

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from klog.commands.shared.option_sets import flag, optional
+from klog.commands.shared.option_sets import flag, option_set, optional
 from klog.commands.shared.properties import given_properties, properties_file
 from klog.commands.shared.usage import missing
 from klog.formats.errors import UsageError
 
-_KAFKA: Final = "As kafka-console-consumer (with --topic or --include it reads from the end, on and on)"
 _KCAT: Final = "As kcat (with -t it reads from the beginning, on and on)"
 _NUMBER: Final = re.compile(r"[0-9]{1,18}")
 
@@ -39,27 +37,19 @@ class Start(NamedTuple):
         return self._replace(stop_ms=None, stored=False) != Start()
 
 
-@dataclass(frozen=True, slots=True)
+@option_set("As kafka-console-consumer (with --topic or --include it reads from the end, on and on)")
 class ConsoleOptions:
     """Options of the two other tools. `reading` and `formatter` say what they mean."""
 
     topic: list[str] | None = optional(
-        None,
-        "The topic to read. --timeout-ms ends it after that time without a record.",
-        panel=_KAFKA,
-        metavar="TOPIC",
+        None, "The topic to read. --timeout-ms ends it after that time without a record.", metavar="TOPIC"
     )
     include: str | None = optional(
-        None,
-        "Read all topics whose whole name matches.",
-        "--include",
-        "--whitelist",
-        panel=_KAFKA,
-        metavar="REGEX",
+        None, "Read all topics whose whole name matches.", "--include", "--whitelist", metavar="REGEX"
     )
-    from_beginning: bool = flag("Start at the first record.", panel=_KAFKA)
+    from_beginning: bool = flag("Start at the first record.")
     max_messages: int | None = optional(
-        None, "Stop after N records.", "--max-messages", "-c", panel=_KAFKA, metavar="N", least=-1
+        None, "Stop after N records.", "--max-messages", "-c", metavar="N", least=-1
     )
     properties: list[str] | None = optional(
         None,
@@ -68,29 +58,23 @@ class ConsoleOptions:
         "key.deserializer, value.deserializer, headers.deserializer (repeatable).",
         "--property",
         "--formatter-property",
-        panel=_KAFKA,
         metavar="KEY=VALUE",
     )
-    formatter_config: Path | None = optional(None, "A file of such properties.", panel=_KAFKA, metavar="FILE")
+    formatter_config: Path | None = optional(None, "A file of such properties.", metavar="FILE")
     formatter: str | None = optional(
-        None, "DefaultMessageFormatter or NoOpMessageFormatter.", panel=_KAFKA, metavar="CLASS"
+        None, "DefaultMessageFormatter or NoOpMessageFormatter.", metavar="CLASS"
     )
-    key_deserializer: str | None = optional(
-        None, "As --property key.deserializer.", panel=_KAFKA, metavar="CLASS"
-    )
-    value_deserializer: str | None = optional(
-        None, "As --property value.deserializer.", panel=_KAFKA, metavar="CLASS"
-    )
-    skip_message_on_error: bool = flag("Go on after a record that a deserializer rejects.", panel=_KAFKA)
+    key_deserializer: str | None = optional(None, "As --property key.deserializer.", metavar="CLASS")
+    value_deserializer: str | None = optional(None, "As --property value.deserializer.", metavar="CLASS")
+    skip_message_on_error: bool = flag("Go on after a record that a deserializer rejects.")
     consumer_property: list[str] | None = optional(
         None,
         "A property of Kafka's consumer: isolation.level, auto.offset.reset, those of groups, and as in "
         "--command-config.",
-        panel=_KAFKA,
         metavar="KEY=VALUE",
     )
     consumer_config: Path | None = optional(
-        None, "A file of such properties.", "--consumer.config", panel=_KAFKA, metavar="FILE"
+        None, "A file of such properties.", "--consumer.config", metavar="FILE"
     )
     enable_systest_events: bool = flag("", hidden=True)
     kcat_topic: list[str] | None = optional(None, "The topic to read.", "-t", panel=_KCAT, metavar="TOPIC")

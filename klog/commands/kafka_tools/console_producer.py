@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from klog.commands.shared.delivery import Acks, Codec, DeliveryOptions
-from klog.commands.shared.option_sets import flag, optional
+from klog.commands.shared.option_sets import flag, option_set, optional
 from klog.commands.shared.properties import given_properties, is_true, properties_file
 from klog.formats.errors import UsageError
-
-_KAFKA: Final = "As kafka-console-producer"
 
 
 def _hidden_number(name: str) -> Any:  # noqa: ANN401 (of the field's type)
@@ -20,7 +18,7 @@ def _hidden_number(name: str) -> Any:  # noqa: ANN401 (of the field's type)
     return optional(None, "", name, hidden=True, least=-1)
 
 
-@dataclass(frozen=True, slots=True)
+@option_set("As kafka-console-producer")
 class ConsoleProducerOptions:
     """Options of Kafka's tool. The methods say what they mean."""
 
@@ -28,7 +26,6 @@ class ConsoleProducerOptions:
         None,
         "The topic to write to; all arguments are records then. Lines may end in \\r or \\r\\n, too.",
         "--topic",
-        panel=_KAFKA,
         metavar="TOPIC",
     )
     kcat_topic: str | None = optional(None, "The topic to write to.", "-t", panel="As kcat", metavar="TOPIC")
@@ -38,30 +35,27 @@ class ConsoleProducerOptions:
         "headers.delimiter, headers.separator, headers.key.separator, null.marker (repeatable).",
         "--property",
         "--reader-property",
-        panel=_KAFKA,
         metavar="KEY=VALUE",
     )
-    reader_config: Path | None = optional(None, "A file of such properties.", panel=_KAFKA, metavar="FILE")
-    line_reader: str | None = optional(None, "LineMessageReader.", panel=_KAFKA, metavar="CLASS")
+    reader_config: Path | None = optional(None, "A file of such properties.", metavar="FILE")
+    line_reader: str | None = optional(None, "LineMessageReader.", metavar="CLASS")
     producer_property: list[str] | None = optional(
         None,
         "A property of Kafka's producer: acks, compression.type, enable.idempotence, and as in "
         "--command-config.",
-        panel=_KAFKA,
         metavar="KEY=VALUE",
     )
     producer_config: Path | None = optional(
-        None, "A file of such properties.", "--producer.config", panel=_KAFKA, metavar="FILE"
+        None, "A file of such properties.", "--producer.config", metavar="FILE"
     )
     compression_codec: str | None = optional(
         None,
         "As --compression-type; gzip without a value.",
-        panel=_KAFKA,
         metavar="[CODEC]",
         without_value={"--compression-codec": Codec.GZIP.value},
     )
-    request_required_acks: str | None = optional(None, "As --acks.", panel=_KAFKA, metavar="ACKS")
-    sync: bool = flag("Wait for each record before sending the next.", panel=_KAFKA)
+    request_required_acks: str | None = optional(None, "As --acks.", metavar="ACKS")
+    sync: bool = flag("Wait for each record before sending the next.")
     broker_list: str | None = optional(None, "", hidden=True)
     batch_size: int | None = _hidden_number("--batch-size")
     linger_ms: int | None = _hidden_number("--timeout")

@@ -5,21 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from klog.commands.shared.messages import print_note
-from klog.commands.shared.option_sets import optional
+from klog.commands.shared.option_sets import option_set, optional
 from klog.commands.shared.version import show_version
 
 if TYPE_CHECKING:
     from klog.admin.settings import ClientSettings
     from klog.client.cluster import Cluster
-
-_PANEL: Final = "Connection"
 
 
 Version = Annotated[
@@ -31,7 +28,7 @@ Version = Annotated[
 """Kafka's tools have this option each; klog has it before the name of the command, too."""
 
 
-@dataclass(frozen=True, slots=True)
+@option_set("Connection")
 class ConnectionOptions:
     """Which cluster to connect to, and how."""
 
@@ -40,27 +37,20 @@ class ConnectionOptions:
         "A broker of the cluster, or several with commas. [default: the profile's, or 127.0.0.1:9092]",
         "--bootstrap-server",
         "-b",
-        panel=_PANEL,
         metavar="HOST:PORT",
         envvar="KLOG_BOOTSTRAP_SERVER",
     )
     command_config: Path | None = optional(
         None,
         "A file of client properties as for Kafka's tools (`security.protocol`, `ssl.*`, `sasl.*`).",
-        panel=_PANEL,
         metavar="FILE",
     )
     timeout_ms: int | None = optional(
-        None,
-        "The time limit for each answer. [default: 30000]",
-        panel=_PANEL,
-        metavar="MS",
-        least=1,
+        None, "The time limit for each answer. [default: 30000]", metavar="MS", least=1
     )
     profile: str | None = optional(
         None,
         "The connection settings of this name (`klog profile add`). [default: the current profile]",
-        panel=_PANEL,
         metavar="NAME",
         envvar="KLOG_PROFILE",
     )
@@ -69,7 +59,6 @@ class ConnectionOptions:
         "A client property, which takes precedence over those of files and profiles (repeatable).",
         "--command-property",
         "-X",
-        panel=_PANEL,
         metavar="KEY=VALUE",
     )
     version: Version = False

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
 
-from klog.commands.shared.option_sets import flag, optional
-
-_DELIVERY: Final = "Delivery"
+from klog.commands.shared.option_sets import flag, option_set, optional
 
 
 class Codec(StrEnum):
@@ -30,18 +26,15 @@ class Acks(StrEnum):
     ALL_AS_NUMBER = "-1"
 
 
-@dataclass(frozen=True, slots=True)
+@option_set("Delivery")
 class DeliveryOptions:
     """How records are sent, and what is reported."""
 
-    compression_type: Codec = optional(
-        Codec.NONE, "The codec of the batches.", "--compression-type", "-z", panel=_DELIVERY
-    )
-    acks: Acks = optional(Acks.ALL, "How many replicas must have a record.", panel=_DELIVERY)
+    compression_type: Codec = optional(Codec.NONE, "The codec of the batches.", "--compression-type", "-z")
+    acks: Acks = optional(Acks.ALL, "How many replicas must have a record.")
     idempotence: bool | None = optional(
         None,
         "Write no duplicates after lost connections. [default: with --acks all]",
         "--idempotence/--no-idempotence",
-        panel=_DELIVERY,
     )
-    quiet: bool = flag("Report only failures.", "--quiet", "-q", panel=_DELIVERY)
+    quiet: bool = flag("Report only failures.", "--quiet", "-q")

@@ -1,7 +1,8 @@
 """Lets several commands share a set of options, so that each option is stated once.
 
-A set is a dataclass whose fields are annotated as typer's options, or stated with `optional`. A command
-of a `CommandGroup` takes the dataclass as one parameter, and may state options of its own as defaults.
+A set is a dataclass whose fields are annotated as typer's options, or stated with `optional`. `option_set`
+makes one whose options are in one panel of the help. A command of a `CommandGroup` takes the dataclass as one
+parameter, and may state options of its own as defaults.
 """
 
 from __future__ import annotations
@@ -9,10 +10,10 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import Field, field, fields, is_dataclass
+from dataclasses import Field, dataclass, field, fields, is_dataclass
 from functools import wraps
 from inspect import Parameter
-from typing import Annotated, Any, Final, TypeVar, get_type_hints
+from typing import Annotated, Any, Final, TypeVar, dataclass_transform, get_type_hints
 
 import typer
 from typer.core import TyperCommand
@@ -24,57 +25,23 @@ _OPTION: Final = "option"
 _ALONE: Final = "without value"
 
 
-def option(
-    panel: str | None,
-    summary: str,
-    *names: str,
-    least: float | None = None,
-    most: float | None = None,
-    **values: Any,  # noqa: ANN401 (typer's own)
-) -> OptionInfo:
-    """An option in a panel of the help; without `names` it is called as its field is.
-
-    `values` are further ones of typer's options: `metavar`, `envvar`, `show_default`, `hidden`.
-    """
-    info: OptionInfo = typer.Option(
-        *names,
-        help=summary,
-        min=least,
-        max=most,
-        rich_help_panel=panel,
-        **values,
-    )
-    return info
-
-
 def optional(
     default: _Value,
     summary: str,
     *names: str,
-    panel: str | None = None,
-    metavar: str | None = None,
     least: float | None = None,
     most: float | None = None,
-    envvar: str | None = None,
-    show_default: bool = True,
-    hidden: bool = False,
+    panel: str | None = None,
     without_value: Mapping[str, str] | None = None,
+    **values: Any,  # noqa: ANN401 (typer's own)
 ) -> _Value:
-    """The default of a field of a set, or of a parameter of a command, that is an option (see `option`).
+    """The default of a field of a set, or of a parameter of a command, that is an option.
 
-    `without_value` has the values that names of the option stand for if none follows.
+    It is in a panel of the help. Without `names` it is called as its field is. `without_value` has the values
+    that names of the option stand for if none follows. `values` are further ones of typer's options:
+    `metavar`, `envvar`, `show_default`, `hidden`.
     """
-    made = option(
-        panel,
-        summary,
-        *names,
-        metavar=metavar,
-        least=least,
-        most=most,
-        envvar=envvar,
-        show_default=show_default,
-        hidden=hidden,
-    )
+    made = typer.Option(*names, help=summary, min=least, max=most, rich_help_panel=panel, **values)
     declared: _Value = field(default=default, metadata={_OPTION: made, _ALONE: without_value or {}})
     return declared
 
@@ -89,6 +56,23 @@ def argument(default: _Value, summary: str, metavar: str) -> _Value:
 def flag(summary: str, *names: str, panel: str | None = None, hidden: bool = False) -> bool:
     """As `optional`, for an option without a value."""
     return optional(False, summary, *names, panel=panel, hidden=hidden)
+
+
+_Set = TypeVar("_Set")
+
+
+@dataclass_transform(frozen_default=True)
+def option_set(panel: str) -> Callable[[type[_Set]], type[_Set]]:
+    """Make a set of a class, whose options are in a panel of the help unless they name another."""
+
+    def made(kind: type[_Set]) -> type[_Set]:
+        for declared in vars(kind).values():
+            info = declared.metadata.get(_OPTION) if isinstance(declared, Field) else None
+            if isinstance(info, OptionInfo) and info.rich_help_panel is None:
+                info.rich_help_panel = panel
+        return dataclass(frozen=True, slots=True)(kind)
+
+    return made
 
 
 class CommandGroup(typer.Typer):

@@ -10,7 +10,6 @@ import json
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 import typer
 
 from klog.commands.shared.messages import columns_of, print_error, print_note
-from klog.commands.shared.option_sets import flag, optional
+from klog.commands.shared.option_sets import flag, option_set, optional
 from klog.commands.shared.tables import Row, show_json, show_table
 from klog.formats.errors import KlogError
 
@@ -39,7 +38,7 @@ class OutputFormat(StrEnum):
     CSV = "csv"
 
 
-@dataclass(frozen=True, slots=True)
+@option_set(_PANEL)
 class OutputOptions:
     """How to print rows."""
 
@@ -48,9 +47,8 @@ class OutputOptions:
         "table: for people. json: one list. jsonl: one object per line. csv: with a line of names.",
         "--output",
         "-o",
-        panel=_PANEL,
     )
-    as_json: bool = flag("The same as -o jsonl.", "--json", panel=_PANEL)
+    as_json: bool = flag("The same as -o jsonl.", "--json")
 
     @property
     def format(self) -> OutputFormat:
@@ -111,7 +109,7 @@ def _cell(value: object) -> object:
     return value
 
 
-@dataclass(frozen=True, slots=True)
+@option_set(_PANEL)
 class WatchOptions:
     """Whether to show the same again and again."""
 
@@ -120,7 +118,6 @@ class WatchOptions:
         "Show it again every so many seconds (2 if none are given) until Ctrl-C.",
         "--watch",
         "-w",
-        panel=_PANEL,
         metavar="[SECONDS]",
         without_value={"--watch": "2", "-w": "2"},
     )

@@ -6,10 +6,9 @@ Rules: Kafka's consumer configs. What says which partitions or offsets to read c
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from klog.commands.shared.option_sets import flag, optional
+from klog.commands.shared.option_sets import flag, option_set, optional
 from klog.commands.shared.properties import is_true
 from klog.formats.errors import UsageError
 
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from klog.commands.kafka_tools.console_consumer import ConsoleOptions, Start
     from klog.commands.shared.records.selection_options import SelectionOptions
 
-_PANEL: Final = "Consumer group"
 _JAVA: Final = "org.apache.kafka.clients.consumer."
 _JAVA_NAMES: Final = {
     f"{_JAVA}RangeAssignor": "range",
@@ -31,7 +29,7 @@ _JAVA_NAMES: Final = {
 _CURE: Final = "a group reads from its committed offsets on; `klog groups reset-offsets` changes them"
 
 
-@dataclass(frozen=True, slots=True)
+@option_set("Consumer group")
 class GroupOptions:
     """Which group to join, and how."""
 
@@ -41,14 +39,12 @@ class GroupOptions:
         "was printed.",
         "--group",
         "-G",
-        panel=_PANEL,
         metavar="GROUP",
     )
-    no_commit: bool = flag("Do not commit offsets.", panel=_PANEL)
+    no_commit: bool = flag("Do not commit offsets.")
     group_instance_id: str | None = optional(
         None,
         "Be a static member: keep the partitions while away for less than session.timeout.ms.",
-        panel=_PANEL,
         metavar="ID",
     )
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
 
 import typer
 
-from klog.commands.shared.option_sets import flag, optional
+from klog.commands.shared.option_sets import flag, option_set, optional
 from klog.commands.shared.records.plan import BytesMode
 from klog.commands.shared.records.selection_options import ROWS, SELECT
 
@@ -26,27 +25,24 @@ Topics = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@option_set(SELECT)
 class ReadingOptions:
     """What to read of the topics, and until when."""
 
     partition: list[int] | None = optional(
-        None, "Read only this partition (repeatable).", "--partition", "-p", panel=SELECT, metavar="N"
+        None, "Read only this partition (repeatable).", "--partition", "-p", metavar="N"
     )
-    last: int | None = optional(
-        None, "Read the last N offsets of each partition.", panel=SELECT, metavar="N", least=0
-    )
-    follow: bool = flag("Go on with new records; do not stop at the end.", panel=SELECT)
+    last: int | None = optional(None, "Read the last N offsets of each partition.", metavar="N", least=0)
+    follow: bool = flag("Go on with new records; do not stop at the end.")
     isolation_level: IsolationLevel | None = optional(
         None,
         "Show all records, or only committed ones. [default: read_uncommitted]",
         "--isolation-level",
         "--isolation",
-        panel=SELECT,
     )
 
 
-@dataclass(frozen=True, slots=True)
+@option_set(ROWS)
 class PrintOptions:
     """How to print records."""
 
@@ -56,23 +52,14 @@ class PrintOptions:
         "%p partition, %o offset, %T timestamp, %K %S sizes.",
         "--format",
         "-f",
-        panel=ROWS,
         metavar="FORMAT",
     )
     bytes_: BytesMode = optional(
         BytesMode.AUTO,
         "How to print keys and values. auto: as they are (jsonl: UTF-8 text or base64); none: sizes.",
-        panel=ROWS,
     )
     key_delimiter: str | None = optional(
-        None,
-        "Print the key and this text before each value.",
-        "--key-delimiter",
-        "-K",
-        panel=ROWS,
-        metavar="TEXT",
+        None, "Print the key and this text before each value.", "--key-delimiter", "-K", metavar="TEXT"
     )
-    delimiter: str = optional(
-        r"\n", "The text after each record.", "--delimiter", "-D", panel=ROWS, metavar="TEXT"
-    )
-    null: str = optional("", "The text to print for null.", panel=ROWS, metavar="TEXT")
+    delimiter: str = optional(r"\n", "The text after each record.", "--delimiter", "-D", metavar="TEXT")
+    null: str = optional("", "The text to print for null.", metavar="TEXT")

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from klog.commands.shared.interrupts import Interrupts
 from klog.commands.shared.messages import print_note
-from klog.commands.shared.option_sets import optional
+from klog.commands.shared.option_sets import option_set, optional
 from klog.commands.shared.terminal import count_of
 from klog.formats.errors import KlogError, UsageError
 
@@ -22,11 +21,10 @@ if TYPE_CHECKING:
     from klog.client.producer import Producer
     from klog.client.transactions import Transaction
 
-_PANEL: Final = "Transactions"
 _TIMEOUT_MS: Final = 60_000
 
 
-@dataclass(frozen=True, slots=True)
+@option_set("Transactions")
 class TransactionOptions:
     """Whether to write in transactions, and how large they are."""
 
@@ -35,16 +33,14 @@ class TransactionOptions:
         "Write all records in one transaction of this id, and commit it at the end.",
         "--transactional-id",
         "-X",
-        panel=_PANEL,
         metavar="ID",
     )
     transaction_records: int | None = optional(
-        None, "Commit after N records, and begin the next transaction.", panel=_PANEL, metavar="N", least=1
+        None, "Commit after N records, and begin the next transaction.", metavar="N", least=1
     )
     transaction_duration_ms: int | None = optional(
         None,
         "Commit a transaction of this age, and whenever the input has to be waited for.",
-        panel=_PANEL,
         metavar="MS",
         least=1,
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import typer
@@ -16,7 +15,7 @@ from klog.commands.shared.changing import ChangeOptions
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.interrupts import Interrupts
 from klog.commands.shared.messages import print_error, print_note, print_report
-from klog.commands.shared.option_sets import flag, optional
+from klog.commands.shared.option_sets import flag, option_set, optional
 from klog.commands.shared.terminal import confirmed, count_of
 from klog.formats.errors import KlogError, UsageError
 
@@ -27,26 +26,22 @@ if TYPE_CHECKING:
     from klog.client.cluster import Cluster
     from klog.formats.names import TopicPartition
 
-_THROTTLES: Final = "Throttles"
-_BATCHES: Final = "Batches"
 _NONE: Final = -1
 
 
-@dataclass(frozen=True, slots=True)
+@option_set("Throttles")
 class ThrottleOptions:
     """How much to copy in a second."""
 
     throttle: int = optional(
         _NONE,
         "Copy at most so many bytes a second into each broker, and out of each.",
-        panel=_THROTTLES,
         metavar="BYTES",
         show_default=False,
     )
     replica_alter_log_dirs_throttle: int = optional(
         _NONE,
         "Copy at most so many bytes a second between the log directories of each broker.",
-        panel=_THROTTLES,
         metavar="BYTES",
         show_default=False,
     )
@@ -61,21 +56,19 @@ class ThrottleOptions:
         return Limits(*between)
 
 
-@dataclass(frozen=True, slots=True)
+@option_set("Batches")
 class BatchOptions:
     """How much to move at the same time."""
 
     batch: int | None = optional(
         None,
         "Move so many partitions at a time; the next ones begin when all of these are done.",
-        panel=_BATCHES,
         metavar="N",
         least=1,
     )
     max_bytes: int | None = optional(
         None,
         "Copy at most so many bytes in a batch, unless one partition alone has more.",
-        panel=_BATCHES,
         metavar="BYTES",
         least=1,
     )

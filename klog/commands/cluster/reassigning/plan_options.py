@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from klog.commands.shared.option_sets import flag, optional
+from klog.commands.shared.option_sets import flag, option_set, optional
 from klog.formats.errors import UsageError
 
 if TYPE_CHECKING:
     from klog.admin.reassign.goals import Goal
 
-_PANEL: Final = "Goal"
 _PERCENT: Final = 100
 
 Rollback = Annotated[
@@ -40,7 +38,7 @@ def broker_list(name: str, text: str) -> list[int]:
         ) from error
 
 
-@dataclass(frozen=True, slots=True)
+@option_set("Goal")
 class GoalOptions:
     """What is to be true."""
 
@@ -49,26 +47,18 @@ class GoalOptions:
         "Use exactly these brokers, and even out their bytes.",
         "--brokers",
         "--broker-list",
-        panel=_PANEL,
         metavar="1,2,3",
     )
-    drain: str | None = optional(None, "Leave no replica on these brokers.", panel=_PANEL, metavar="3")
+    drain: str | None = optional(None, "Leave no replica on these brokers.", metavar="3")
     add: str | None = optional(
-        None,
-        "Give these brokers their fair share of bytes, and move nothing else.",
-        panel=_PANEL,
-        metavar="4,5",
+        None, "Give these brokers their fair share of bytes, and move nothing else.", metavar="4,5"
     )
     replication_factor: int | None = optional(
-        None,
-        "Give each partition so many replicas.",
-        panel=_PANEL,
-        metavar="N",
-        least=1,
+        None, "Give each partition so many replicas.", metavar="N", least=1
     )
-    tolerance: float = optional(1.0, _TOLERANCE_HELP, panel=_PANEL, metavar="PERCENT")
-    keep_leaders: bool = flag("Do not change preferred leaders that may stay.", panel=_PANEL)
-    disable_rack_aware: bool = flag("Place replicas without regard to racks.", panel=_PANEL)
+    tolerance: float = optional(1.0, _TOLERANCE_HELP, metavar="PERCENT")
+    keep_leaders: bool = flag("Do not change preferred leaders that may stay.")
+    disable_rack_aware: bool = flag("Place replicas without regard to racks.")
 
     def goal(self) -> Goal:
         """The goal. Raises UsageError."""

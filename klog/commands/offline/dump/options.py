@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
 
 import typer
 
-from klog.commands.shared.option_sets import argument, flag, optional
+from klog.commands.shared.option_sets import argument, flag, option_set, optional
 from klog.commands.shared.records.plan import BytesMode
 from klog.commands.shared.records.selection_options import ROWS
 from klog.formats.compression import DEFAULT_LIMIT_BYTES
@@ -23,9 +22,6 @@ class DumpFormat(StrEnum):
     """Another name of jsonl."""
     KAFKA = "kafka"
     PARQUET = "parquet"
-
-
-_CHECK: Final = "Checking"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +61,12 @@ class DumpOptions:
         return named
 
 
-@dataclass(frozen=True, slots=True)
+@option_set("Checking")
 class CheckOptions:
     """What to check while reading."""
 
-    verify: bool = flag("Also check checksums, offsets and indexes.", panel=_CHECK)
-    strict: bool = flag("Stop at the first problem.", panel=_CHECK)
+    verify: bool = flag("Also check checksums, offsets and indexes.")
+    strict: bool = flag("Stop at the first problem.")
     max_decompressed_bytes: int = optional(
-        DEFAULT_LIMIT_BYTES,
-        "The largest size to which one batch may decompress.",
-        panel=_CHECK,
-        metavar="BYTES",
-        least=1,
+        DEFAULT_LIMIT_BYTES, "The largest size to which one batch may decompress.", metavar="BYTES", least=1
     )

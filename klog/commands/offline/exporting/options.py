@@ -8,22 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from enum import StrEnum
-from functools import partial
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
-from klog.commands.shared.option_sets import flag, optional
+from klog.commands.shared.option_sets import flag, option_set, optional
 from klog.export.decoders.decoding import Encoding
 from klog.export.deserialise import BadRecords
 from klog.export.writers import Format as OutputFormat
-
-_READ: Final = "What to read (as Spark's Kafka source)"
-_WRITE: Final = "What to write"
-_DECODE: Final = "How to decode keys and values"
-_RUN: Final = "How to run"
 
 
 class InternalTopicsChoice(StrEnum):
@@ -47,21 +41,16 @@ Output = Annotated[
 ]
 
 
-def _text(panel: str, metavar: str, summary: str) -> str | None:
-    return optional(None, summary, panel=panel, metavar=metavar)
+def _text(metavar: str, summary: str) -> str | None:
+    return optional(None, summary, metavar=metavar)
 
 
-_read, _written, _run = (partial(_text, panel) for panel in (_READ, _WRITE, _RUN))
-
-
-@dataclass(frozen=True, slots=True)
+@option_set("What to write")
 class WriteOptions:
     """What to write."""
 
-    format_: OutputFormat = optional(
-        OutputFormat.PARQUET, "Format of the files.", "--format", "-f", panel=_WRITE
-    )
-    compression: str | None = _written(
+    format_: OutputFormat = optional(OutputFormat.PARQUET, "Format of the files.", "--format", "-f")
+    compression: str | None = _text(
         "NAME",
         "Default: zstd. Parquet: snappy, gzip, lz4, brotli, none; orc: snappy, zlib, lz4, none; "
         "jsonl: gzip, none.",
@@ -69,34 +58,33 @@ class WriteOptions:
     partition_by: str = optional(
         "topic,partition",
         "Directories, Hive-style: some of topic, partition, day (of the timestamp, UTC); or none.",
-        panel=_WRITE,
         metavar="LEVELS",
     )
-    columns: str | None = _written("NAME,...", "Only these columns.")
-    include_headers: bool = flag("Add the column headers.", panel=_WRITE)
-    metadata_columns: str | None = _written(
+    columns: str | None = _text("NAME,...", "Only these columns.")
+    include_headers: bool = flag("Add the column headers.")
+    metadata_columns: str | None = _text(
         "NAME,...",
         "Add some of leaderEpoch, producerId, producerEpoch, sequence, isTransactional, codec, "
         "batchPosition, file.",
     )
-    target_file_bytes: str | None = _written(
+    target_file_bytes: str | None = _text(
         "SIZE",
         "Begin another file when one has this size. Default: one file for each split (--target-split-bytes).",
     )
 
 
 def _schema(metavar: str, summary: str) -> str:
-    return optional("", summary, panel=_DECODE, metavar=metavar, show_default=False)
+    return optional("", summary, metavar=metavar, show_default=False)
 
 
-@dataclass(frozen=True, slots=True)
+@option_set("How to decode keys and values")
 class DecodeOptions:
     """How to decode keys and values."""
 
-    key: Encoding = optional(Encoding.RAW, "Encoding of the keys.", panel=_DECODE)
+    key: Encoding = optional(Encoding.RAW, "Encoding of the keys.")
     key_schema: str = _schema("FILE|TEXT", "As --value-schema, for keys.")
     key_message: str = _schema("NAME", "As --value-message, for keys.")
-    value: Encoding = optional(Encoding.RAW, "Encoding of the values.", panel=_DECODE)
+    value: Encoding = optional(Encoding.RAW, "Encoding of the values.")
     value_schema: str = _schema(
         "FILE|TEXT",
         "json: a JSON Schema or a Spark type (default: inferred). avro: the schema. protobuf: compiled "
@@ -111,74 +99,70 @@ class DecodeOptions:
     bad_records: BadRecords = optional(
         BadRecords.COLUMN,
         "Records that do not fit the schema: column keeps them, with _error; reject moves them to _rejects.",
-        panel=_DECODE,
     )
     internal_topics: InternalTopicsChoice = optional(
         InternalTopicsChoice.RECORDS,
         "records: like any other topic. tables: decode __consumer_offsets and __transaction_state into "
         "directories of these names.",
-        panel=_DECODE,
     )
 
 
-@dataclass(frozen=True, slots=True)
+@option_set("What to read (as Spark's Kafka source)")
 class SourceOptions:
     """What to read."""
 
-    subscribe: str | None = _read("TOPIC,...", "Only these topics.")
-    subscribe_pattern: str | None = _read("REGEX", "Only topics whose whole name matches.")
-    assign: str | None = _read("JSON", """Only these partitions: {"orders": [0, 1]}.""")
-    starting_offsets: str | None = _read(
+    subscribe: str | None = _text("TOPIC,...", "Only these topics.")
+    subscribe_pattern: str | None = _text("REGEX", "Only topics whose whole name matches.")
+    assign: str | None = _text("JSON", """Only these partitions: {"orders": [0, 1]}.""")
+    starting_offsets: str | None = _text(
         "earliest|JSON", """The first offsets: {"orders": {"0": 23}}; -2 is the earliest."""
     )
-    ending_offsets: str | None = _read("latest|JSON", "The offsets to end before; -1 is the end of the log.")
-    starting_timestamp: str | None = _read(
+    ending_offsets: str | None = _text("latest|JSON", "The offsets to end before; -1 is the end of the log.")
+    starting_timestamp: str | None = _text(
         "MS", "Start at the first record of this time or later (ms since 1970)."
     )
-    ending_timestamp: str | None = _read("MS", "End before the first record of this time or later.")
-    starting_offsets_by_timestamp: str | None = _read(
+    ending_timestamp: str | None = _text("MS", "End before the first record of this time or later.")
+    starting_offsets_by_timestamp: str | None = _text(
         "JSON", """The same for each partition: {"orders": {"0": 1700000000000}}."""
     )
-    ending_offsets_by_timestamp: str | None = _read("JSON", "The same for the end.")
-    starting_offsets_by_timestamp_strategy: str | None = _read(
+    ending_offsets_by_timestamp: str | None = _text("JSON", "The same for the end.")
+    starting_offsets_by_timestamp_strategy: str | None = _text(
         "error|latest", "What to do if no record is late enough to start at."
     )
-    isolation: str | None = _read(
+    isolation: str | None = _text(
         "LEVEL", "read_committed leaves aborted transactions out. Default: read_uncommitted, as in Kafka."
     )
-    include_deleted: bool = flag(
-        "Also read what a broker was about to delete (-delete, .deleted).", panel=_READ
-    )
-    at: str | None = _read(
+    include_deleted: bool = flag("Also read what a broker was about to delete (-delete, .deleted).")
+    at: str | None = _text(
         "TIME",
         "Of a backup repository: all that had arrived by this time, ISO 8601, or a span back from now such as"
         " 2h. Default: the newest backup.",
     )
-    backup: str | None = _read("ID", "Of a backup repository: what this backup has.")
-    max_decompressed_bytes: str | None = _read(
+    backup: str | None = _text("ID", "Of a backup repository: what this backup has.")
+    max_decompressed_bytes: str | None = _text(
         "SIZE", "The most that one batch may decompress to; more is reported as lost."
     )
-    fail_on_data_loss: bool = flag("Stop at the first thing that cannot be read.", panel=_READ)
+    fail_on_data_loss: bool = flag("Stop at the first thing that cannot be read.")
 
 
-@dataclass(frozen=True, slots=True)
+@option_set("How to run")
 class RunningOptions:
     """How to run."""
 
     jobs: int | None = optional(
-        None, "Processes. Default: one for each core.", "--jobs", "-j", panel=_RUN, metavar="N", least=1
+        None, "Processes. Default: one for each core.", "--jobs", "-j", metavar="N", least=1
     )
-    target_split_bytes: str | None = _run(
+    target_split_bytes: str | None = _text(
         "SIZE", "Bytes of a segment that one process exports at a time. Default: 64m."
     )
-    min_partitions: str | None = _run("N", "The least number of splits.")
-    resume: bool = flag("Continue the export in DIR, or start it if there is none.", panel=_RUN)
-    verify: bool = flag("Then compare the output with the segments, by offsets.", panel=_RUN)
-    dry_run: bool = flag("Print what would be read, write nothing.", panel=_RUN)
-    print_spark_submit: bool = flag("Print the command that does the same on Spark, do nothing.", panel=_RUN)
-    report: str | None = _run("FILE", "Also write the final report as JSON.")
-    force: bool = flag("Replace the file of --report, also if it is no report of klog.", panel=_RUN)
-    quiet: bool = flag("Show no progress and no report.", "--quiet", "-q", panel=_RUN)
+    min_partitions: str | None = _text("N", "The least number of splits.")
+    resume: bool = flag("Continue the export in DIR, or start it if there is none.")
+    verify: bool = flag("Then compare the output with the segments, by offsets.")
+    dry_run: bool = flag("Print what would be read, write nothing.")
+    print_spark_submit: bool = flag("Print the command that does the same on Spark, do nothing.")
+    report: str | None = _text("FILE", "Also write the final report as JSON.")
+    force: bool = flag("Replace the file of --report, also if it is no report of klog.")
+    quiet: bool = flag("Show no progress and no report.", "--quiet", "-q")
 
 
 def spark_options(write: WriteOptions, source: SourceOptions, run: RunningOptions) -> dict[str, str]:

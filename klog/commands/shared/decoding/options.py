@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from dataclasses import fields
+from typing import TYPE_CHECKING
 
 from klog.commands.shared.decoding.field_encoding import FieldEncoding
-from klog.commands.shared.option_sets import optional
+from klog.commands.shared.option_sets import option_set, optional
 from klog.formats.errors import UsageError
 
 if TYPE_CHECKING:
     from klog.commands.shared.decoding.fields import RecordDecoder
 
-_PANEL: Final = "Decoding"
 
-
-@dataclass(frozen=True, slots=True)
+@option_set("Decoding")
 class DecodingOptions:
     """How to decode keys and values to JSON."""
 
@@ -23,33 +21,26 @@ class DecodingOptions:
         None,
         "Decode what is in Confluent's wire format, with the schemas of a directory, a file for each id "
         "(42.avsc, 42.json, 42.desc).",
-        panel=_PANEL,
         metavar="DIR",
     )
     schema_registry: str | None = optional(
-        None,
-        "The same with the schemas of a registry: https://USER:PASSWORD@HOST:PORT.",
-        panel=_PANEL,
-        metavar="URL",
+        None, "The same with the schemas of a registry: https://USER:PASSWORD@HOST:PORT.", metavar="URL"
     )
-    decode_key: FieldEncoding | None = optional(None, "The encoding of the keys.", panel=_PANEL)
-    decode_value: FieldEncoding | None = optional(None, "The encoding of the values.", panel=_PANEL)
-    key_schema: str | None = optional(None, "As --value-schema, for keys.", panel=_PANEL, metavar="FILE|TEXT")
+    decode_key: FieldEncoding | None = optional(None, "The encoding of the keys.")
+    decode_value: FieldEncoding | None = optional(None, "The encoding of the values.")
+    key_schema: str | None = optional(None, "As --value-schema, for keys.", metavar="FILE|TEXT")
     value_schema: str | None = optional(
         None,
         "avro: the schema. protobuf: compiled descriptors (protoc --include_imports -o).",
-        panel=_PANEL,
         metavar="FILE|TEXT",
     )
-    key_message: str | None = optional(None, "As --value-message, for keys.", panel=_PANEL, metavar="NAME")
-    value_message: str | None = optional(
-        None, "The protobuf message. Default: the first.", panel=_PANEL, metavar="NAME"
-    )
+    key_message: str | None = optional(None, "As --value-message, for keys.", metavar="NAME")
+    value_message: str | None = optional(None, "The protobuf message. Default: the first.", metavar="NAME")
 
     @property
     def wanted(self) -> bool:
         """Whether anything is to be decoded."""
-        return any(getattr(self, name) is not None for name in self.__slots__)
+        return any(getattr(self, each.name) is not None for each in fields(self))
 
     def decoder(self, registry_url: str | None = None) -> RecordDecoder | None:
         """The decoder that is asked for; `registry_url` counts if no other is named. Raises UsageError."""

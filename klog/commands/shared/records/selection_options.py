@@ -2,37 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
 from klog.commands.shared.arguments import parse_offsets, parse_pattern, parse_time
-from klog.commands.shared.option_sets import optional
+from klog.commands.shared.option_sets import option_set, optional
 from klog.commands.shared.records.plan import Selection
 
 SELECT: Final = "Selection"
 ROWS: Final = "Rows"
 
 
-@dataclass(frozen=True, slots=True)
+@option_set(SELECT)
 class SelectionOptions:
     """Which records to show."""
 
     offsets: str | None = optional(
-        None, "Only these offsets, both included: 5..9, 5.., ..9, 5.", panel=SELECT, metavar="A..B"
+        None, "Only these offsets, both included: 5..9, 5.., ..9, 5.", metavar="A..B"
     )
     since: str | None = optional(
         None,
         "Only timestamps from this on: ISO 8601, epoch ms, or a span like 2h (that long ago).",
-        panel=SELECT,
         metavar="TIME",
     )
-    until: str | None = optional(None, "Only timestamps before this.", panel=SELECT, metavar="TIME")
-    key: str | None = optional(None, "Only records with exactly this key.", panel=SELECT, metavar="TEXT")
-    grep: str | None = optional(
-        None, "Only records whose key or value matches.", panel=SELECT, metavar="REGEX"
-    )
-    limit: int | None = optional(None, "Stop after N rows.", panel=SELECT, metavar="N", least=0)
+    until: str | None = optional(None, "Only timestamps before this.", metavar="TIME")
+    key: str | None = optional(None, "Only records with exactly this key.", metavar="TEXT")
+    grep: str | None = optional(None, "Only records whose key or value matches.", metavar="REGEX")
+    limit: int | None = optional(None, "Stop after N rows.", metavar="N", least=0)
 
     def selection(self, now: datetime) -> Selection:
         """The selection; spans count back from `now`. Raises UsageError."""
