@@ -93,6 +93,13 @@ class BatchTable:
             del getattr(self, name)[:]
         self._begin(origin)
 
+    def exchange(self, other: BatchTable) -> None:
+        """Exchange the contents of two tables, without copying a column."""
+        for name in BatchTable.__slots__:
+            ours, theirs = getattr(self, name), getattr(other, name)
+            setattr(self, name, theirs)
+            setattr(other, name, ours)
+
     def _begin(self, origin: int) -> None:
         self.origin = origin
         self.consumed_bytes = 0  # bytes of the buffer that whole batches take

@@ -22,6 +22,7 @@ from klog.formats.errors import StorageError
 from klog.kernel import kernel
 from klog.kernel.columns import BatchTable, IndexState
 from klog.storage.files.chunks import chunks
+from klog.storage.files.verified_chunks import verified_chunks
 from klog.storage.reading.reader import tail_problem
 
 DEFAULT_INDEX_INTERVAL_BYTES: Final = 4096
@@ -89,11 +90,9 @@ def scan_segment(
     state = IndexState(base_offset, settings.interval_bytes)
     end = last_start = 0
     problem: str | None = None
-    for data in chunks(file, table, end_bytes=end_bytes):
+    for data in (chunks if checked else verified_chunks)(file, table, end_bytes=end_bytes):
         if checked:
             table.valid.extend(array("q", [1]) * len(table))
-        else:
-            kernel.verify(data, table)
         rows = len(table)
         if not kernel.index(table, state):
             rows = _row_at(table, state.stopped_at)
@@ -201,8 +200,8 @@ def index_files(state: IndexState) -> tuple[bytes, bytes]:
 def pack_offset_index(offsets: array[int], positions: array[int]) -> bytes:
     """The bytes of an offset index; both columns are relative to the segment."""
     entries = array("i", bytes(OFFSET_INDEX_ENTRY_BYTES * len(offsets)))
-    entries[0::2] = array("i", offsets)
-    entries[1::2] = array("i", positions)
+    entries[0::2] = _low_words(offsets)
+    entries[1::2] = _low_words(positions)
     return _big_endian(entries).tobytes()
 
 
@@ -212,8 +211,13 @@ def pack_time_index(timestamps: array[int], offsets: array[int]) -> bytes:
     entries = array("i", bytes(TIME_INDEX_ENTRY_BYTES * len(timestamps)))
     entries[0::3] = words[0::2]
     entries[1::3] = words[1::2]
-    entries[2::3] = _big_endian(array("i", offsets))
+    entries[2::3] = _big_endian(_low_words(offsets))
     return entries.tobytes()
+
+
+def _low_words(numbers: array[int]) -> array[int]:
+    """The same numbers, all of which fit 31 bits, in 32 bits each."""
+    return array("i", numbers.tobytes())[0 if sys.byteorder == "little" else 1 :: 2]
 
 
 def _big_endian(numbers: array[int]) -> array[int]:
