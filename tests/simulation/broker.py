@@ -64,8 +64,8 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 _RETRY_MS = 100
-_REBALANCE_MS = 5_000
-_CLEANING_MS = 2_500
+_REBALANCE_MS = 2_500
+_CLEANING_MS = 1_250
 _CONFIG = BrokerConfig(
     {"log.cleaner.dedupe.buffer.size": str(1 << 20), "log.cleaner.io.buffer.size": str(1 << 16)}
 )

@@ -51,8 +51,8 @@ INTERNAL = (CONSUMER_OFFSETS, TRANSACTION_STATE)
 # What groups read: they commit offsets of it. Nobody writes to it, and it is never deleted.
 INPUT = "input"
 INPUT_PARTITIONS = 3
-APPEND_TIMEOUT_MS = 1_500
-ABORT_CHECK_MS = 700
+APPEND_TIMEOUT_MS = 750
+ABORT_CHECK_MS = 350
 _LARGE = 1 << 20
 _FOREVER_MS = 1 << 40
 

@@ -15,9 +15,9 @@ from tests.simulation.power_loss import Damage, power_loss
 from tests.simulation.scheduler import US_PER_MS, Process, Scheduler
 
 SHARED_MEMORY = "/dev/shm"
-_FIRST_TASKS_MS = 1_500
-RETENTION_MS = 2_500
-_CHECKPOINT_MS = 4_000
+_FIRST_TASKS_MS = 750
+RETENTION_MS = 1_250
+_CHECKPOINT_MS = 2_000
 
 
 def memory_backed() -> str | None:
@@ -66,7 +66,7 @@ class Disk:
             recovery_point_checkpoint_ms=_CHECKPOINT_MS,
             log_start_checkpoint_ms=_CHECKPOINT_MS,
             high_watermark_checkpoint_ms=_FIRST_TASKS_MS,
-            directory_delete_delay_ms=1_000,
+            directory_delete_delay_ms=500,
         )
         manager = LogManager(
             settings,

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from tests.simulation.broker import SimulatedBroker
     from tests.simulation.world import World
 
-_SHUTDOWN_WAIT_MS = 1_500
-_CONFIG_DELAY_MS = 300
+_SHUTDOWN_WAIT_MS = 750
+_CONFIG_DELAY_MS = 150
 _MOST_PARTITIONS = 3
-_DELETE_TIMEOUT_MS = 1_000
+_DELETE_TIMEOUT_MS = 500
 
 
 def apply(world: World, fault: Fault) -> None:

@@ -19,7 +19,7 @@ from tests.simulation.frames import ask_frame, highest_version
 if TYPE_CHECKING:
     from tests.simulation.broker import SimulatedBroker
 
-BACKOFF_MS = 400
+BACKOFF_MS = 200
 MAX_WAIT_MS = 500
 FETCHERS = 1
 

@@ -40,7 +40,7 @@ _NAMES = ("a", "b")
 _HAND_OVERS = 0.08
 _DEPOSED = 0.06
 # How records are kept by their age, in schedules of some seconds.
-_SHORT_RETENTION_MS = ("500", "2000", "5000")
+_SHORT_RETENTION_MS = ("250", "1000", "2500")
 
 # As soon as there is something to clean.
 _CLEANED = ("min.cleanable.dirty.ratio", "0.01")
@@ -83,16 +83,16 @@ def _hand_overs(seed: int, rng: random.Random) -> Schedule:
     """
     faults: list[Fault] = []
     old, new, spare, data = 1, 2, 3, 4
-    at_ms = rng.randrange(500, 1_500)
-    while at_ms < CHAOS_MS - 1_000:
-        move_ms = at_ms + rng.randrange(300, 1_200)
+    at_ms = rng.randrange(250, 750)
+    while at_ms < CHAOS_MS - 500:
+        move_ms = at_ms + rng.randrange(150, 600)
         faults += [
-            Slow(at_ms, f"b{old}", f"b{data}", 1_500),
+            Slow(at_ms, f"b{old}", f"b{data}", 750),
             Reassign(move_ms, TRANSACTION_STATE, 0, (new, old, spare)),
             ElectPreferred(move_ms + 60),
         ]
         old, new = new, old
-        at_ms += rng.randrange(1_500, 2_500)
+        at_ms += rng.randrange(750, 1_250)
     partitions = ((data, spare), (data, 2), (data, spare))[: rng.choice((2, 3))]
     compacted = (("cleanup.policy", "compact"), _CLEANED, ("segment.bytes", "1000"))
     topics: tuple[Topic, ...] = (
@@ -114,17 +114,17 @@ def _deposed_controllers(seed: int, rng: random.Random) -> Schedule:
         ("a", tuple(tuple(rng.sample(brokers, 3)) for _ in range(2)), (("min.insync.replicas", "2"),)),
     )
     faults: list[Fault] = []
-    at_ms = rng.randrange(300, 1_500)
-    while at_ms < CHAOS_MS - 1_000:
-        faults.append(SlowController(at_ms, 1_500))
+    at_ms = rng.randrange(150, 750)
+    while at_ms < CHAOS_MS - 500:
+        faults.append(SlowController(at_ms, 750))
         for _ in range(rng.randint(1, 3)):
             number, target = rng.randrange(2), tuple(rng.sample(brokers, 3))
-            faults.append(Reassign(at_ms + rng.randrange(1, 600), "a", number, target))
-        faults.append(ElectPreferred(at_ms + rng.randrange(300, 600)))
+            faults.append(Reassign(at_ms + rng.randrange(1, 300), "a", number, target))
+        faults.append(ElectPreferred(at_ms + rng.randrange(150, 300)))
         if rng.random() < 0.4:
-            faults.append(Expire(at_ms + rng.randrange(600), rng.choice(brokers)))
-        faults.append(Depose(at_ms + 600 + rng.randrange(300)))
-        at_ms += rng.randrange(1_500, 3_500)
+            faults.append(Expire(at_ms + rng.randrange(300), rng.choice(brokers)))
+        faults.append(Depose(at_ms + 300 + rng.randrange(150)))
+        at_ms += rng.randrange(750, 1_750)
     in_order = tuple(sorted(faults, key=lambda each: each.at_ms))
     return Schedule(seed, brokers, topics, in_order, 0.0, CHAOS_MS, rng.choice((100, 250)))
 
@@ -165,7 +165,7 @@ class _Maker:
     def slow_hand_over(self, at_ms: int) -> list[Fault]:
         """A broker hands over what it coordinates while its messages to another are slow."""
         broker, other = self._rng.sample(self._brokers, 2)
-        slow = Slow(at_ms, f"b{broker}", f"b{other}", 2_000)
+        slow = Slow(at_ms, f"b{broker}", f"b{other}", 1_000)
         return [slow, ShutDown(at_ms + self._rng.randrange(200), broker, self._span())]
 
     def replicas(self) -> tuple[tuple[int, ...], ...]:
@@ -225,7 +225,7 @@ class _Maker:
         return self._rng.choice(_NAMES)
 
     def _span(self) -> int:
-        return self._rng.choice((50, 300, 1_000, 2_500, 4_000, 7_000)) + self._rng.randrange(300)
+        return self._rng.choice((25, 150, 500, 1_250, 2_000, 3_500)) + self._rng.randrange(150)
 
     def _crash(self, at_ms: int) -> Fault:
         return Crash(at_ms, self._broker(), self._span(), self._rng.random() < 0.4)

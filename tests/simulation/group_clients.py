@@ -30,8 +30,8 @@ _MEMBERS = 2
 _ASSIGNED = tuple((INPUT, each) for each in range(INPUT_PARTITIONS))
 # Before and after compact types.
 _COMMIT_VERSIONS = (5, 7, 8, 9)
-_SESSION_TIMEOUT_MS = 2_500
-_REBALANCE_TIMEOUT_MS = 1_500
+_SESSION_TIMEOUT_MS = 1_250
+_REBALANCE_TIMEOUT_MS = 750
 _RETRY_MS = 150
 _STAYS = frozenset(
     (

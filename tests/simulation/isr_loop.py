@@ -16,7 +16,7 @@ from tests.simulation.scheduler import US_PER_MS
 if TYPE_CHECKING:
     from tests.simulation.broker import SimulatedBroker
 
-MAX_LAG_MS = 3_000
+MAX_LAG_MS = 1_500
 
 
 class IsrLoop:

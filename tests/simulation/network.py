@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.simulation.scheduler import US_PER_MS, Process, Scheduler, stream
 
-REQUEST_TIMEOUT_MS = 2_000
+REQUEST_TIMEOUT_MS = 1_000
 _ARRIVALS_PER_US = 1 / 700
 
 Answer = Callable[[Any], None]
@@ -56,7 +56,7 @@ class Network:
         if lost or self.is_cut(source, target.name):
             return False
         if self.slow and self.slow.get((source, target.name), 0) > self._scheduler.now_ms:
-            delay_us += random_of_link.randrange(1_500 * US_PER_MS)
+            delay_us += random_of_link.randrange(750 * US_PER_MS)
         self._scheduler.after(delay_us, target, call)
         return True
 

@@ -17,7 +17,7 @@ from tests.simulation.frames import answers_in, frame_of
 if TYPE_CHECKING:
     from tests.simulation.broker import SimulatedBroker
 
-PRODUCE_TIMEOUT_MS = 1_500
+PRODUCE_TIMEOUT_MS = 750
 
 
 class Produced(NamedTuple):

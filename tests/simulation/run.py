@@ -23,9 +23,9 @@ from tests.simulation.scheduler import US_PER_MS
 from tests.simulation.transactions_at_end import check_transactions, undecided
 from tests.simulation.world import World, directory
 
-_START_MS = 1_000
+_START_MS = 500
 _CONVERGE_MS = 90_000
-_CHECK_EVERY_MS = 500
+_CHECK_EVERY_MS = 250
 
 
 @dataclass(frozen=True, slots=True)

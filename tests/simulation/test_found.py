@@ -13,11 +13,11 @@ def test_a_follower_that_was_truncated_learns_the_high_watermark() -> None:
         brokers=(1, 2, 3),
         topics=(("a", ((2, 3),), (("min.insync.replicas", "1"),)),),
         faults=(
-            ShutDown(at_ms=6349, broker=2, down_ms=1225),
-            Pause(at_ms=9275, broker=2, for_ms=262),
-            Crash(at_ms=9508, broker=3, down_ms=55, power=False),
+            ShutDown(at_ms=3174, broker=2, down_ms=612),
+            Pause(at_ms=4637, broker=2, for_ms=131),
+            Crash(at_ms=4754, broker=3, down_ms=27, power=False),
         ),
         loss=0.0,
-        chaos_ms=9608,
+        chaos_ms=4804,
     )
     assert run(schedule).failure is None

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tests.simulation.broker import SimulatedBroker
     from tests.simulation.clients import Clients
 
-TIMEOUT_MS = 4_000
+TIMEOUT_MS = 2_000
 COMMITTED_TOPIC = (INPUT, 0)
 _PRODUCE_VERSION = 11
 # From version 4 on brokers ask, not clients.
@@ -47,7 +47,7 @@ _ADD_TRIES = 10
 _RETRY_MS = 150
 # A producer that gives up early may have its records written late, when the transaction has ended.
 _PRODUCE_TRIES = (1, 3, 8)
-_TIMEOUTS_MS = (300, 2_000)
+_TIMEOUTS_MS = (150, 1_000)
 # No instance of an application goes on after these.
 _FENCED = frozenset(
     (
@@ -127,7 +127,7 @@ class TransactionalProducer:
             self._clients.world.counts["vanished"] += 1
         self._living -= 1
         if not self._living and self._clients.producing:
-            yield Pause(self._random.randrange(2_000))
+            yield Pause(self._random.randrange(1_000))
             Play(self._clients, self._life())
 
     def _run(self) -> Script:

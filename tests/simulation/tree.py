@@ -19,7 +19,7 @@ from klog.metadata.watches import Delivery
 from tests.metadata.memory_tree import MemorySession
 from tests.simulation.scheduler import US_PER_MS, Process, Scheduler
 
-SESSION_TIMEOUT_MS = 3_000
+SESSION_TIMEOUT_MS = 1_500
 TREE = "tree"
 
 

@@ -34,10 +34,10 @@ from tests.simulation.schedule import Schedule
 from tests.simulation.scheduler import US_PER_MS, Process, Scheduler, stream
 from tests.simulation.tree import TREE
 
-_START_RETRY_MS = 500
+_START_RETRY_MS = 250
 _TRACE_LINES = 400
 # How long the removal of a replica may take from its first step on.
-_REMOVAL_MS = 10_000
+_REMOVAL_MS = 5_000
 # What is kept longer is not deleted in a schedule, unless a clock is set.
 _LONG_MS = 3_600_000
 
