@@ -181,22 +181,6 @@ class IndexState:
     `max_timestamp_offset` are the largest timestamp so far and the last offset of its batch.
     """
 
-    __slots__ = (
-        "base_offset",
-        "bytes_since_entry",
-        "interval_bytes",
-        "last_index_timestamp",
-        "last_offset",
-        "max_timestamp",
-        "max_timestamp_offset",
-        "offsets",
-        "positions",
-        "stopped_at",
-        "timestamp_offsets",
-        "timestamps",
-        "why",
-    )
-
     def __init__(self, base_offset: int, interval_bytes: int) -> None:
         self.base_offset = base_offset
         self.interval_bytes = interval_bytes

@@ -83,25 +83,6 @@ class UsualFetch:
     says that the consumer names its rack.
     """
 
-    __slots__ = (
-        "committed",
-        "correlation_id",
-        "current_leader_epoch",
-        "end",
-        "has_rack",
-        "log_start_offset",
-        "max_bytes",
-        "max_wait_ms",
-        "min_bytes",
-        "offset",
-        "partition",
-        "partition_max_bytes",
-        "session_epoch",
-        "session_id",
-        "topic",
-        "version",
-    )
-
     def __init__(
         self,
         version: int,

@@ -85,4 +85,4 @@ def index_of(kernel: ModuleType, data: bytes, base_offset: int, interval_bytes: 
     kernel.scan(data, 0, True, table)
     kernel.verify(data, table)
     went_on = kernel.index(table, state)
-    return {name: getattr(state, name) for name in IndexState.__slots__} | {"went_on": went_on}
+    return vars(state) | {"went_on": went_on}

@@ -49,17 +49,6 @@ _COMPLETED: Final = {
 class Transaction:
     """The state of a transactional id. `record` is the last one that was written, `pending` the next one."""
 
-    __slots__ = (
-        "_effects",
-        "_fence_failed",
-        "_last",
-        "_superseded",
-        "pending",
-        "record",
-        "transactional_id",
-        "unmarked",
-    )
-
     def __init__(self, transactional_id: str, record: TransactionRecord) -> None:
         self.transactional_id = transactional_id
         self.record = record

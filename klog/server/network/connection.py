@@ -66,33 +66,6 @@ class Connection:
     - `closing` says that it closes when all is sent.
     """
 
-    __slots__ = (
-        "authentication",
-        "closed",
-        "closing",
-        "frame",
-        "handed_over",
-        "held",
-        "in_flight",
-        "last_active_ms",
-        "listener",
-        "lock",
-        "mask",
-        "muted",
-        "network",
-        "outbound",
-        "peer",
-        "pending",
-        "phase",
-        "principal",
-        "session",
-        "socket",
-        "taken_bytes",
-        "throttle_ms",
-        "traffic",
-        "unsent",
-    )
-
     def __init__(
         self,
         sock: Socket,

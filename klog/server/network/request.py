@@ -113,33 +113,6 @@ class Request:
     - `amend` gets the fields of the handler's answer and returns those that are sent.
     """
 
-    __slots__ = (
-        "_client",
-        "amend",
-        "answered",
-        "answered_ns",
-        "api_key",
-        "api_version",
-        "before_answer",
-        "body",
-        "charge",
-        "closes",
-        "connection",
-        "correlation_id",
-        "entity",
-        "from_follower",
-        "header_end",
-        "is_framed",
-        "on_answered",
-        "on_io_thread",
-        "parked",
-        "parts",
-        "queued_ns",
-        "received_ms",
-        "size_bytes",
-        "throttle_ms",
-    )
-
     def __init__(self, connection: Client, frame: bytearray, received_ms: int) -> None:
         """Raises MalformedMessageError, UnsupportedApiError."""
         if len(frame) < _HEAD.size:

@@ -34,23 +34,6 @@ class TlsSocket:
     `holds_received` says that there may be bytes of the client here, which no poller reports.
     """
 
-    __slots__ = (
-        "_encrypted",
-        "_ended",
-        "_failure",
-        "_incoming",
-        "_outgoing",
-        "_owed_bytes",
-        "_sock",
-        "_tls",
-        "close",
-        "fileno",
-        "getpeercert",
-        "holds_received",
-        "setblocking",
-        "shutdown",
-    )
-
     def __init__(self, sock: socket.socket, context: ssl.SSLContext) -> None:
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)

@@ -80,18 +80,6 @@ def _has_failed(answer: PartitionFetched) -> bool:
 class FetchSession:
     """The partitions of one client, in the order in which they are read. Its lock guards everything in it."""
 
-    __slots__ = (
-        "created_ms",
-        "epoch",
-        "id",
-        "is_old",
-        "lock",
-        "partitions",
-        "privileged",
-        "size",
-        "uses_topic_ids",
-    )
-
     def __init__(
         self,
         session_id: int,
