@@ -16,13 +16,13 @@ from klog.admin.requests.group_descriptions import DescribedGroup
 from klog.admin.topics import find_topics
 from klog.client import groups as client
 from klog.client.cluster import Cluster
-from klog.client.consumer_protocol import PROTOCOL_TYPE, decode_assignment, partitions_by_topic
+from klog.client.consumer_protocol import PROTOCOL_TYPE, decode_assignment
 from klog.client.errors import ClientError, UnknownTopicError
 from klog.client.groups import CommittedOffset, ListedGroup
 from klog.client.offsets import list_offsets
 from klog.formats.constants import NO_LEADER
 from klog.formats.errors import FormatError, KlogError
-from klog.formats.names import TopicPartition
+from klog.formats.names import TopicPartition, partitions_by_topic
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.offset_times import LATEST
 

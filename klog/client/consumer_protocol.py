@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from klog.formats.errors import FormatError
-from klog.formats.names import TopicPartition
+from klog.formats.names import TopicPartition, partitions_by_topic
 
 PROTOCOL_TYPE: Final = "consumer"
 NO_GENERATION: Final = -1
@@ -65,14 +65,6 @@ def _partitions(partitions: Iterable[TopicPartition]) -> bytes:
         _string(topic) + struct.pack(f">i{len(numbers)}i", len(numbers), *numbers)
         for topic, numbers in by_topic.items()
     )
-
-
-def partitions_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """The numbers of the partitions of each topic."""
-    found: dict[str, list[int]] = {}
-    for topic, number in partitions:
-        found.setdefault(topic, []).append(number)
-    return found
 
 
 class _Reader:

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from klog.client.connection import Connection
-from klog.client.consumer_protocol import partitions_by_topic
 from klog.client.errors import RefusedError
-from klog.formats.names import TopicPartition
+from klog.formats.names import TopicPartition, partitions_by_topic
 from klog.protocol.apis import ApiKey
 from klog.protocol.entity_fields import Entity, Value
 from klog.protocol.error_codes import ErrorCode

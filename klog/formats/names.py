@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import re
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -34,6 +35,14 @@ class TopicPartition(NamedTuple):
 
 PartitionKey = tuple[str, int]
 """Topic and partition as a plain tuple, which is cheaper to make. It equals the `TopicPartition`."""
+
+
+def partitions_by_topic(partitions: Iterable[PartitionKey]) -> dict[str, list[int]]:
+    """The numbers of the partitions of each topic."""
+    found: dict[str, list[int]] = {}
+    for topic, number in partitions:
+        found.setdefault(topic, []).append(number)
+    return found
 
 
 class DirectoryState(StrEnum):

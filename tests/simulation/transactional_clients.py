@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from klog.client.requests import by_topic
 from klog.coordinator.runtime.partitioning import partition_of
 from klog.coordinator.transactions.coordinator import TRANSACTION_STATE
 from klog.coordinator.transactions.values import NO_PRODUCER, Producer
@@ -20,7 +21,6 @@ from klog.protocol.apis import ApiKey
 from klog.protocol.entity_fields import Entity, Value
 from klog.protocol.error_codes import ErrorCode
 from klog.replication.partition import ALL_IN_SYNC
-from klog.server.peers.broker_messages import by_topic
 from tests.simulation.asking import Asked, error_of
 from tests.simulation.coordinators import INPUT
 from tests.simulation.log_content import batch_of
@@ -222,7 +222,7 @@ class TransactionalProducer:
             v3_and_below_transactional_id=self._id,
             v3_and_below_producer_id=producer_id,
             v3_and_below_producer_epoch=epoch,
-            v3_and_below_topics=[{"name": name, "partitions": found} for name, found in by_topic(keys)],
+            v3_and_below_topics=by_topic(sorted(keys)),
         )
         unknown = 0
         while unknown < _ADD_TRIES:

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from klog.admin.groups import Group, Member, PartitionLag
-from klog.client.consumer_protocol import partitions_by_topic
 from klog.client.groups import ListedGroup
-from klog.formats.names import TopicPartition
+from klog.formats.names import TopicPartition, partitions_by_topic
 
 _NONE: Final = "-"
 _LEAST: Final = 15

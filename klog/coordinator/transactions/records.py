@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from klog.coordinator.transactions.values import NO_TIMESTAMP, Producer, TransactionState
 from klog.formats.constants import INT16_MAX
 from klog.formats.errors import FormatError
-from klog.formats.names import TopicPartition
+from klog.formats.names import TopicPartition, partitions_by_topic
 from klog.formats.record_fields import RecordFields, version_of
 
 _KEY_VERSION: Final = 0
@@ -76,9 +76,7 @@ def transaction_value(record: TransactionRecord) -> bytes:
 def _topics(partitions: Collection[TopicPartition]) -> list[dict[str, object]]:
     if len(partitions) < 2:  # as in most transactions
         return [{"topic": topic, "partitionIds": (number,)} for topic, number in partitions]
-    by_topic: dict[str, list[int]] = {}
-    for topic, number in sorted(partitions):
-        by_topic.setdefault(topic, []).append(number)
+    by_topic = partitions_by_topic(sorted(partitions))
     return [{"topic": topic, "partitionIds": numbers} for topic, numbers in by_topic.items()]
 
 

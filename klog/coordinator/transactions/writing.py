@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from klog.coordinator.runtime.append_errors import APPEND_ERRORS
 from klog.coordinator.transactions.records import TransactionRecord, transaction_key, transaction_value
 from klog.formats.constants import BATCH_HEADER_BYTES
 from klog.kernel.batch_builder import RecordData, build_batch, build_single
@@ -18,24 +19,10 @@ from klog.storage.log.built_batch import BuiltBatch
 # More than a record needs beside its key.
 _RECORD_OVERHEAD_BYTES: Final = 32
 
-# The errors of an append, as clients see them.
-_ERRORS: Final = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.UNKNOWN_LEADER_EPOCH: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-}
-
 
 def client_error(error: ErrorCode) -> ErrorCode:
     """What a client is answered if an append has failed with this error."""
-    return _ERRORS.get(error, error)
+    return APPEND_ERRORS.get(error, error)
 
 
 def record_batch(transactional_id: str, record: TransactionRecord, now_ms: int) -> BuiltBatch:

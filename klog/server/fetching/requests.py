@@ -5,10 +5,11 @@ Rules: Kafka's `RemoteLeaderEndPoint`; the protocol guide on Fetch, ListOffsets 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from typing import Final, NamedTuple, TypeVar
 
 from klog.client.connection import Connection
+from klog.client.requests import by_partition, by_topic
 from klog.formats.names import TopicPartition
 from klog.protocol.apis import ApiKey
 from klog.protocol.entity_fields import Entity
@@ -67,42 +68,32 @@ def _sent(request: Entity) -> tuple[int, int, bytes]:
 
 def _epoch_ends_request(request: AskEpochEnds, version: int) -> Entity:
     api_key = ApiKey.OFFSET_FOR_LEADER_EPOCH
-    topics = [
-        {
-            "topic": topic,
-            "partitions": [{"partition": number, **asked._asdict()} for number, asked in partitions],
-        }
-        for topic, partitions in _by_topic(request.partitions)
-    ]
+    topics = by_topic(
+        request.partitions,
+        lambda each: {"partition": each.partition, **request.partitions[each]._asdict()},
+        topic="topic",
+    )
     return build(request_class(api_key, version), replica_id=request.replica_id, topics=topics)
 
 
 def _read_epoch_ends(version: int, body: memoryview) -> dict[TopicPartition, EpochAnswered]:
     answer = decode_response(ApiKey.OFFSET_FOR_LEADER_EPOCH, version, body)
     return {
-        TopicPartition(topic.topic, part.partition): EpochAnswered(
-            int(part.error_code), int(part.leader_epoch), int(part.end_offset)
-        )
-        for topic, part in _parts(answer)
+        partition: EpochAnswered(int(part.error_code), int(part.leader_epoch), int(part.end_offset))
+        for partition, part in by_partition(answer.topics, topic="topic", number="partition")
     }
 
 
 def _offsets_request(request: AskOffsets, version: int) -> Entity:
     api_key = ApiKey.LIST_OFFSETS
-    topics = [
-        {
-            "name": topic,
-            "partitions": [
-                {
-                    "partition_index": number,
-                    "current_leader_epoch": leader_epoch,
-                    "timestamp": request.timestamp,
-                }
-                for number, leader_epoch in partitions
-            ],
-        }
-        for topic, partitions in _by_topic(request.partitions)
-    ]
+    topics = by_topic(
+        request.partitions,
+        lambda each: {
+            "partition_index": each.partition,
+            "current_leader_epoch": request.partitions[each],
+            "timestamp": request.timestamp,
+        },
+    )
     return build(
         request_class(api_key, version),
         replica_id=request.replica_id,
@@ -115,21 +106,6 @@ def _offsets_request(request: AskOffsets, version: int) -> Entity:
 def _read_offsets(version: int, body: memoryview) -> dict[TopicPartition, OffsetAnswered]:
     answer = decode_response(ApiKey.LIST_OFFSETS, version, body)
     return {
-        TopicPartition(topic.name, part.partition_index): OffsetAnswered(
-            int(part.error_code), int(part.offset)
-        )
-        for topic, part in _parts(answer)
+        partition: OffsetAnswered(int(part.error_code), int(part.offset))
+        for partition, part in by_partition(answer.topics)
     }
-
-
-def _by_topic(
-    partitions: Mapping[TopicPartition, _Value],
-) -> Iterable[tuple[str, list[tuple[int, _Value]]]]:
-    topics: dict[str, list[tuple[int, _Value]]] = {}
-    for key, value in partitions.items():
-        topics.setdefault(key.topic, []).append((key.partition, value))
-    return topics.items()
-
-
-def _parts(answer: Entity) -> Iterable[tuple[Entity, Entity]]:
-    return ((topic, part) for topic in answer.topics for part in topic.partitions)

@@ -16,12 +16,11 @@ from klog.formats.names import TopicPartition
 from klog.jobs.worker import Worker
 from klog.protocol.apis import ApiKey
 from klog.protocol.entity_fields import Entity, Value
-from klog.protocol.error_codes import ErrorCode
+from klog.protocol.error_codes import ErrorCode, error_code
 from klog.protocol.messages import build, request_class
 from klog.replication.alter_partition import IsrAccepted, IsrProposal
 from klog.replication.isr_changes import IsrAnswers, IsrRequest, check_isr
 from klog.replication.replica_manager import ReplicaManager
-from klog.server.peers.broker_messages import known_error
 from klog.server.peers.controller_channel import ToController
 from klog.server.threads.driver_thread import DriverThread, Reply, SendRequest
 
@@ -98,7 +97,7 @@ def via_controller(
             return alter_partition_request(version, broker_id, broker_epoch(), request.proposals, ids)
 
         def answered(answer: Entity | KlogError) -> None:
-            error = failing.note(answer if isinstance(answer, KlogError) else known_error(answer.error_code))
+            error = failing.note(answer if isinstance(answer, KlogError) else error_code(answer.error_code))
             if error is None:
                 reply(_unnamed(request.proposals, ids) | alter_partition_answers(answer, ids))
             else:
@@ -186,7 +185,7 @@ def alter_partition_answers(
 
 
 def _answer(partition: Entity) -> IsrAccepted | ErrorCode:
-    error = known_error(partition.error_code)
+    error = error_code(partition.error_code)
     if error:
         return error
     return IsrAccepted(partition.leader_epoch, partition.partition_epoch, tuple(partition.isr))

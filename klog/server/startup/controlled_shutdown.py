@@ -20,9 +20,8 @@ from klog.drivers.controller_requests import Build, Reply
 from klog.formats.errors import KlogError
 from klog.protocol.apis import ApiKey
 from klog.protocol.entity_fields import Entity
-from klog.protocol.error_codes import ErrorCode
+from klog.protocol.error_codes import ErrorCode, error_code
 from klog.protocol.interbroker.controlled_shutdown import ControlledShutdownRequest
-from klog.server.peers.broker_messages import known_error
 
 _log = logging.getLogger(__name__)
 
@@ -101,7 +100,7 @@ def _attempt(send: Send, build: Build, end_s: float, is_over: Callable[[], bool]
         # The one that was asked is not the controller any more, and the next one will be known soon.
         _wait(time.monotonic() + _LOOK_EVERY_S, is_over)
     if answer.error_code != ErrorCode.NONE:
-        return f"the controller answered {known_error(answer.error_code).name}"
+        return f"the controller answered {error_code(answer.error_code).name}"
     remaining = [f"{each.topic_name}-{each.partition_index}" for each in answer.remaining_partitions]
     if remaining:
         more = f" and {len(remaining) - _NAMED} more" if len(remaining) > _NAMED else ""

@@ -30,9 +30,9 @@ from klog.drivers.markers import (
 from klog.formats.errors import KlogError
 from klog.formats.names import TopicPartition
 from klog.protocol.apis import ApiKey
+from klog.protocol.error_codes import error_code
 from klog.protocol.primitives import Buffer
 from klog.protocol.transaction_messages import TxnMarker, read_written_markers, write_markers
-from klog.server.peers.broker_messages import known_error
 from klog.server.threads.driver_thread import DriverRun, DriverThread, Reply, asking
 from klog.server.transactions.broker_threads import BrokerThreads, Connect
 from klog.server.transactions.producer_epochs import NewestEpochs, known_epochs
@@ -180,6 +180,6 @@ def _ask(broker_id: int, connection: ReconnectingConnection, request: MarkerRequ
 def answer_of(version: int, body: Buffer) -> MarkerErrors:
     """The errors of a WriteTxnMarkers answer."""
     return {
-        producer_id: {partition: known_error(error) for partition, error in errors.items()}
+        producer_id: {partition: error_code(error) for partition, error in errors.items()}
         for producer_id, errors in read_written_markers(version, body).items()
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
+from klog.client.requests import by_partition, by_topic
 from klog.coordinator.transactions.coordinator import TRANSACTION_STATE
 from klog.drivers.fenced_markers import EpochsRequest, KnownEpochs
 from klog.drivers.marker_queues import UNKNOWN, LeaderOf
@@ -14,10 +15,9 @@ from klog.metadata.store import Check, MetadataStore
 from klog.metadata.znodes import decode_partition_state, decode_valid
 from klog.protocol.apis import ApiKey
 from klog.protocol.entity_fields import Entity
-from klog.protocol.error_codes import ErrorCode
+from klog.protocol.error_codes import ErrorCode, error_code
 from klog.protocol.errors import ProtocolError
 from klog.protocol.messages import build, request_class
-from klog.server.peers.broker_messages import by_topic, known_error
 from klog.server.transactions.broker_threads import Connect
 
 _VERSION: Final = 0
@@ -51,22 +51,20 @@ def request_of(partitions: Sequence[TopicPartition]) -> Entity:
     """DescribeProducers of these partitions."""
     return build(
         request_class(ApiKey.DESCRIBE_PRODUCERS, _VERSION),
-        topics=[{"name": name, "partition_indexes": numbers} for name, numbers in by_topic(partitions)],
+        topics=by_topic(sorted(partitions), parts="partition_indexes"),
     )
 
 
 def epochs_in(answer: Entity) -> dict[tuple[TopicPartition, int], int]:
     """The epochs in an answer, by partition and producer id. Raises ProtocolError if one may not be read."""
     found = {}
-    for topic in answer.topics:
-        for part in topic.partitions:
-            partition = TopicPartition(topic.name, part.partition_index)
-            error = known_error(part.error_code)
-            if error is ErrorCode.NONE:
-                for each in part.active_producers:
-                    found[partition, int(each.producer_id)] = int(each.coordinator_epoch)
-            elif not error.retriable:
-                raise ProtocolError(f"the leader of {partition} answers DescribeProducers with {error.name}")
+    for partition, part in by_partition(answer.topics):
+        error = error_code(part.error_code)
+        if error is ErrorCode.NONE:
+            for each in part.active_producers:
+                found[partition, int(each.producer_id)] = int(each.coordinator_epoch)
+        elif not error.retriable:
+            raise ProtocolError(f"the leader of {partition} answers DescribeProducers with {error.name}")
     return found
 
 

@@ -27,9 +27,8 @@ from klog.metadata.store import MetadataStore
 from klog.metadata.values import ProducerIdBlock
 from klog.protocol.apis import ApiKey
 from klog.protocol.entity_fields import Entity
-from klog.protocol.error_codes import ErrorCode
+from klog.protocol.error_codes import ErrorCode, error_code
 from klog.protocol.messages import build, request_class
-from klog.server.peers.broker_messages import known_error
 from klog.server.peers.controller_channel import ToController
 from klog.server.peers.registration import Registration
 
@@ -79,7 +78,7 @@ def from_controller(
 def _block_of(answer: Entity | KlogError, broker_id: int) -> ProducerIdBlock | MetadataError:
     if isinstance(answer, KlogError):
         return MetadataError(f"the controller allocates no producer ids: {answer}")
-    error = known_error(answer.error_code)
+    error = error_code(answer.error_code)
     if error is not ErrorCode.NONE:
         return MetadataError(f"the controller allocates no producer ids: {error.name}")
     first, count = answer.producer_id_start, answer.producer_id_len

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Final
 
 from klog.client.connection import ReconnectingConnection
+from klog.client.requests import by_partition, by_topic
 from klog.coordinator.transactions.values import Producer, VerifyErrors
 from klog.drivers.marker_queues import UNKNOWN
 from klog.drivers.verification import (
@@ -30,10 +31,9 @@ from klog.formats.errors import KlogError
 from klog.formats.names import TopicPartition
 from klog.protocol.apis import ApiKey
 from klog.protocol.entity_fields import Entity
-from klog.protocol.error_codes import ErrorCode
+from klog.protocol.error_codes import ErrorCode, error_code
 from klog.protocol.errors import UnsupportedApiError
 from klog.protocol.messages import build, request_class
-from klog.server.peers.broker_messages import by_topic, known_error
 from klog.server.threads.driver_thread import DriverRun, asking
 from klog.server.transactions.broker_threads import BrokerThreads, Connect
 from klog.storage.log.scheduler import monotonic_ms
@@ -149,7 +149,7 @@ def _ask(connection: ReconnectingConnection, questions: Questions) -> Answers:
 
 def answers_in(answer: Entity, questions: Questions) -> Answers:
     """What the answer to a request with these questions says to each of them."""
-    refused = known_error(answer.error_code)
+    refused = error_code(answer.error_code)
     if refused is not ErrorCode.NONE:
         return [refused] * len(questions)
     by_id = {result.transactional_id: _errors(result) for result in answer.results_by_transaction}
@@ -158,9 +158,8 @@ def answers_in(answer: Entity, questions: Questions) -> Answers:
 
 def _errors(result: Entity) -> VerifyErrors:
     return {
-        TopicPartition(topic.name, each.partition_index): known_error(each.partition_error_code)
-        for topic in result.topic_results
-        for each in topic.results_by_partition
+        partition: error_code(each.partition_error_code)
+        for partition, each in by_partition(result.topic_results, parts="results_by_partition")
     }
 
 
@@ -174,9 +173,7 @@ def request_of(version: int, questions: Iterable[Question]) -> Entity:
                 "producer_id": question.producer.producer_id,
                 "producer_epoch": question.producer.epoch,
                 "verify_only": True,
-                "topics": [
-                    {"name": name, "partitions": numbers} for name, numbers in by_topic(question.partitions)
-                ],
+                "topics": by_topic(sorted(question.partitions)),
             }
             for question in questions
         ],

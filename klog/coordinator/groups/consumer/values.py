@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Final, NamedTuple, TypeAlias
 
+from klog.formats.names import partitions_by_topic
 from klog.protocol.error_codes import ErrorCode
 
 JOIN_EPOCH: Final = 0
@@ -29,10 +30,7 @@ NO_PARTITIONS: Final[Partitions] = frozenset()
 
 def by_topic(partitions: Iterable[AssignedPartition]) -> dict[TopicId, list[int]]:
     """The partitions of each topic, in order."""
-    grouped: dict[TopicId, list[int]] = {}
-    for topic_id, number in sorted(partitions):
-        grouped.setdefault(topic_id, []).append(number)
-    return grouped
+    return partitions_by_topic(sorted(partitions))
 
 
 class MemberState(IntEnum):

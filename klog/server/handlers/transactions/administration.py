@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from klog.client.requests import by_topic
 from klog.coordinator.transactions.requests import TransactionRequests
 from klog.coordinator.transactions.values import NO_TIMESTAMP, DescribedTransaction, Producer
 from klog.server.handlers.answers import Struct, entity_of, send_answer
 from klog.server.network.request import Request
-from klog.server.peers.broker_messages import by_topic
 
 _ANY_DURATION_MS: Final = -1
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -71,7 +71,5 @@ def _described(transaction: DescribedTransaction) -> Struct:
         else _EPOCH + timedelta(milliseconds=start_ms),
         "producer_id": producer.producer_id,
         "producer_epoch": producer.epoch,
-        "topics": [
-            {"topic": topic, "partitions": numbers} for topic, numbers in by_topic(transaction.partitions)
-        ],
+        "topics": by_topic(sorted(transaction.partitions), topic="topic"),
     }
