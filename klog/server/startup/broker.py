@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from types import MappingProxyType
@@ -18,12 +18,10 @@ from typing import Final
 
 from klog.config.broker import BrokerConfig
 from klog.config.broker_checks import check_together
-from klog.config.broker_protection import require_enforced
 from klog.controller.events import UncleanElectionEnabled
 from klog.formats.names import TopicPartition, encode_uuid
 from klog.metadata.cache import MetadataCache
 from klog.metadata.cluster import create_persistent_nodes, live_brokers
-from klog.metadata.configs import ConfigChangeNotifications
 from klog.metadata.store import SessionState
 from klog.metadata.topics import topic_names
 from klog.metadata.values import BrokerRegistration
@@ -51,28 +49,28 @@ from klog.server.logs.log_events import LogEvents
 from klog.server.logs.topic_reads import load_topic_config, load_topic_configs
 from klog.server.logs.unowned_logs import report_unowned_logs
 from klog.server.network.addresses import address_of
-from klog.server.network.listeners import Listeners, read_listeners
-from klog.server.network.sasl import SaslConfig
-from klog.server.peers.broker_channel import Access
+from klog.server.network.listeners import read_listeners
 from klog.server.peers.controller_times import ControllerTimes
 from klog.server.peers.registration import Registration
 from klog.server.startup.authorization_opening import open_authorization
 from klog.server.startup.broker_state import BrokerState
 from klog.server.startup.cluster_fit import protocol_reader, require_fit
-from klog.server.startup.controlled_shutdown import ShutdownSettings, hand_over
+from klog.server.startup.controlled_shutdown import ShutdownSettings, before_stop
 from klog.server.startup.controller_opening import open_controller
 from klog.server.startup.features import FeaturesEpoch
 from klog.server.startup.first_metadata import await_first_metadata
+from klog.server.startup.followed_tree import FollowedTree
 from klog.server.startup.identity import require_own_endpoints, resolve_identity
 from klog.server.startup.isr_opening import open_isr_changes, open_to_controller
 from klog.server.startup.log_dir_moves_opening import open_log_dir_moves
 from klog.server.startup.logins import Logins
 from klog.server.startup.network_opening import open_network
+from klog.server.startup.presence import Presence
 from klog.server.startup.purgatories import new_purgatories
 from klog.server.startup.reconfiguration import Reconfiguration
 from klog.server.startup.replicas_opening import open_appends, open_replicas
 from klog.server.startup.routes import HandlerServices, hidden_apis
-from klog.server.startup.settings import log_directories, network_settings, quota_windows
+from klog.server.startup.settings import log_directories, quota_windows
 from klog.server.startup.stores import open_store
 from klog.server.startup.tokens_opening import open_tokens
 from klog.server.startup.unenforced_metadata import report_unenforced_metadata
@@ -123,12 +121,18 @@ class Broker:
         self._log_events = LogEvents(on_loaded, on_fatal)
         self._is_stopping = is_stopping
         check_together(config)
-        self._logins = Logins(self._sasl_of, self._answer_api_versions, clock_ms, monotonic_ms)
-        self._listeners = read_listeners(config, authentication=self._logins.of_listener)
+        self._logins = Logins(
+            lambda listener: self._presence.sasl_of(listener),  # noqa: PLW0108 (it is made next)
+            self._answer_api_versions,
+            clock_ms,
+            monotonic_ms,
+        )
         self._directories = log_directories(config)
-        self._reconfiguration: Reconfiguration | None = None
         self._serving = False
         self.live = LiveConfig(config, {})
+        listeners = read_listeners(config, authentication=self._logins.of_listener)
+        self._presence = Presence(self.live, listeners)
+        self._inter_broker = listeners.inter_broker
         self.cache = MetadataCache()
         self.counters = RequestCounters()
         self.controller_times = ControllerTimes()
@@ -162,13 +166,11 @@ class Broker:
         registered = live_brokers(self.store)
         own = self.registration()
         require_own_endpoints(own, registered)
-        listener = self._listeners.inter_broker
         protocol = self._static.text("inter.broker.protocol.version") or ""
-        require_fit(own, listener, protocol, registered, protocol_reader(listener, self._access_to_brokers))
+        read = protocol_reader(self._inter_broker, self._presence.access_to_brokers)
+        require_fit(own, self._inter_broker, protocol, registered, read)
         self._registration.register(self._is_stopping, self._static.number("zookeeper.session.timeout.ms"))
-        self._notes = ConfigChangeNotifications(self.store, self._config_changed, self._clock_ms)
-        self._notes.follow()
-        self._features.follow()
+        self._followed.follow()
         self.store.add_session_listener(self._session_changed)
 
     def _start(self) -> None:
@@ -207,26 +209,19 @@ class Broker:
         last. Idempotent. When `is_urgent` becomes true, the broker stops without handing over.
         """
         if self._serving:
-            self._hand_over(is_urgent)
+            before_stop(
+                ShutdownSettings.of(self.live.broker()),
+                self.to_controller.send,
+                self._registration,
+                self.identity.broker_id,
+                lambda: self.cache.snapshot.brokers,
+                is_urgent,
+                lambda: self._on_state(BrokerState.PENDING_CONTROLLED_SHUTDOWN),
+            )
             self._on_state(BrokerState.SHUTTING_DOWN)
         self._serving = False
         self._log_events.end()
         self._closing.close()
-
-    def _hand_over(self, is_urgent: Callable[[], bool]) -> None:
-        settings, broker_id = ShutdownSettings.of(self.live.broker()), self.identity.broker_id
-
-        def brokers() -> Set[int]:
-            return self.cache.snapshot.brokers.keys()
-
-        def is_over() -> bool:
-            return is_urgent() or brokers() <= {broker_id} or self._registration.is_cut_off
-
-        if settings.is_enabled and not is_over():
-            self._on_state(BrokerState.PENDING_CONTROLLED_SHUTDOWN)
-            hand_over(
-                settings, self.to_controller.send, broker_id, lambda: self.broker_epoch, brokers, is_over
-            )
 
     # -- opening ---------------------------------------------------------------------------------------------
 
@@ -263,7 +258,7 @@ class Broker:
         self._registration = Registration(self.store, self.registration)
 
     def _open_logs(self, closing: ExitStack) -> None:
-        self._changes = ConfigChanges(
+        changes = ConfigChanges(
             self.identity.broker_id,
             self.store,
             self.live.broker,
@@ -272,19 +267,23 @@ class Broker:
             self.live.set_group,
             self._unclean_enabled,
         )
-        self._changes.renew_secrets()
-        self._changes.load(at_start=True)
+        changes.renew_secrets()
+        changes.load(at_start=True)
         windows, mutation_windows = quota_windows(self._static)
         self.client_quotas = ClientQuotas(windows, mutation_windows)
         self.ip_limits = IpLimits(windows, address_of)
-        self._quota_configs = QuotaConfigs(self.store, self.client_quotas, self.ip_limits)
-        self._quota_configs.load()
-        self._scram_configs = ScramConfigs(self.store, self._logins.credentials)
-        self._scram_configs.load()
+        quotas = QuotaConfigs(self.store, self.client_quotas, self.ip_limits)
+        quotas.load()
+        users = ScramConfigs(self.store, self._logins.credentials)
+        users.load()
         self.tokens = open_tokens(
             self._static, self.store, self._clock_ms, self.scheduler, lambda: self.controller.is_active
         )
         self._logins.tokens = None if self.tokens is None else self.tokens.known
+        acls = None if self.authorization is None else self.authorization.acls
+        self._followed = FollowedTree(
+            self.store, changes, quotas, users, self._features, acls, self.tokens, self._clock_ms
+        )
         self.logs.settings = ManagerSettings.of(self.live.broker(), tuple(self._directories))
         load_topic_configs(self.store, self.live.set_topic)
         self.logs.load()
@@ -300,7 +299,7 @@ class Broker:
     def _open_replicas(self, closing: ExitStack) -> None:
         broker_id = self.identity.broker_id
         self.to_controller = open_to_controller(
-            self._static, self.cache, broker_id, self._listeners.inter_broker, self._access_to_brokers
+            self._static, self.cache, broker_id, self._inter_broker, self._presence.access_to_brokers
         )
         closing.callback(self.to_controller.stop)
         self.purgatories = new_purgatories(self._static, monotonic_ms)
@@ -338,9 +337,9 @@ class Broker:
             self.topic_stats,
             self.logs,
             self.cleaner,
-            self._listeners.inter_broker,
+            self._inter_broker,
             self._clock_ms,
-            self._access_to_brokers,
+            self._presence.access_to_brokers,
         )
         closing.callback(self.fetchers.stop)
         self.log_dir_moves = open_log_dir_moves(
@@ -359,7 +358,7 @@ class Broker:
             self.live.group,
         )
         closing.callback(self.groups.stop)
-        broker_id, listener = self.identity.broker_id, self._listeners.inter_broker
+        broker_id = self.identity.broker_id
         self.transactions = open_transactions(
             self.live.broker,
             broker_id,
@@ -370,7 +369,9 @@ class Broker:
             self.appends,
             self.groups,
             self.purgatories.timer.timer,
-            broker_connections(self._static, self.cache, broker_id, listener, self._access_to_brokers),
+            broker_connections(
+                self._static, self.cache, broker_id, self._inter_broker, self._presence.access_to_brokers
+            ),
             coordinates=not self._is_read_only,
         )
         closing.callback(self.transactions.stop)
@@ -379,34 +380,35 @@ class Broker:
         self.controller = open_controller(
             self.live.broker,
             self.identity.broker_id,
-            self._listeners.inter_broker,
+            self._inter_broker,
             self.store,
             self._register_again,
             self._clock_ms,
             self.controller_times,
-            self._access_to_brokers,
+            self._presence.access_to_brokers,
         )
         closing.callback(self.controller.stop, _RESIGNATION_TIMEOUT_MS)
 
     def _open_network(self, closing: ExitStack) -> None:
         config, is_read_only = self.live.broker(), self._is_read_only
+        listeners = self._presence.listeners
         self.api_versions = ApiVersionsHandler(
             lambda: self._features.value, hidden_apis(config, self.groups.settings)
         )
         self.network, settings = open_network(
-            self._handler_services, self._topic_creation, config, self._listeners, closing, is_read_only
+            self._handler_services, self._topic_creation, config, listeners, closing, is_read_only
         )
-        self._logins.prepare(self._listeners.sasl)
-        self._reconfiguration = Reconfiguration(
+        self._logins.prepare(listeners.sasl)
+        self._presence.reconfiguration = reconfiguration = Reconfiguration(
             self.live,
-            self._listeners,
+            listeners,
             settings,
             self.network,
             self.logs,
             self.cleaner,
             self._registration.update,
         )
-        closing.callback(self._reconfiguration.close)
+        closing.callback(reconfiguration.close)
         self._deleted_topics.start()
         closing.callback(self._deleted_topics.stop)
         closing.callback(self.controller.leave_out, self.identity.broker_id)
@@ -420,7 +422,7 @@ class Broker:
             tokens=self.tokens,
             cache=self.cache,
             config=self.live.broker,
-            check_config=self._check_config,
+            check_config=self._presence.check,
             client_quotas=self.client_quotas,
             ip_limits=self.ip_limits,
             replicas=self.replicas,
@@ -446,31 +448,13 @@ class Broker:
 
     # -- registration ----------------------------------------------------------------------------------------
 
-    @property
-    def _present_listeners(self) -> Listeners:
-        return self._listeners if self._reconfiguration is None else self._reconfiguration.listeners
-
-    def _access_to_brokers(self) -> Access:
-        listeners = self._present_listeners
-        tls = listeners.tls.get(listeners.inter_broker)
-        return Access(None if tls is None else tls.to_brokers, listeners.login)
-
-    def _sasl_of(self, listener: str) -> SaslConfig:
-        return self._present_listeners.sasl[listener]
-
     def _answer_api_versions(self, version: int, body: Buffer) -> ApiVersionsAnswer:
         return self.api_versions.answer(version, body)
 
     def registration(self) -> BrokerRegistration:
         """What this broker registers in the metadata store."""
-        listeners = self._present_listeners
-        ports = {each.name: self.network.port(each.name) for each in listeners.bound}
-        return BrokerRegistration(
-            self.identity.broker_id,
-            listeners.endpoints(ports),
-            self._static.text("broker.rack"),
-            timestamp_ms=self._clock_ms(),
-        )
+        port_of, now_ms = self.network.port, self._clock_ms()
+        return self._presence.registration(self.identity.broker_id, port_of, now_ms)
 
     def _register_again(self) -> None:
         """Register in a new session, after the last one has expired."""
@@ -479,40 +463,15 @@ class Broker:
     def _session_changed(self, state: SessionState) -> None:
         self._registration.session_changed(state)
         if state is SessionState.CONNECTED and self._serving:
-            self._changes.load()
-            self._quota_configs.load()
-            self._scram_configs.load()
-            self._notes.follow()
-            self._features.follow()
-            if self.authorization is not None:
-                self.authorization.acls.follow()
-            if self.tokens is not None:
-                self.tokens.follow()
+            self._followed.follow_again()
 
     # -- changes of configs ----------------------------------------------------------------------------------
 
-    def _config_changed(self, entity_path: str) -> None:
-        """A note in the tree names an entity whose config has changed."""
-        self._changes.on_change(entity_path)
-        self._quota_configs.on_change(entity_path)
-        self._scram_configs.on_change(entity_path)
-
-    def _check_config(self, config: BrokerConfig) -> None:
-        """Raises `UsageError` if the broker could not work with these configs."""
-        if self._reconfiguration is not None:
-            self._reconfiguration.check(config)
-
     def _broker_config_changed(self, config: BrokerConfig) -> None:
         """Apply the broker's dynamic configs. If it raises (`KlogError`), nothing has changed."""
-        if self._reconfiguration is not None:
-            self._reconfiguration.apply(config)
+        self._presence.apply(config)
+        if self._presence.reconfiguration is not None:
             self.fetchers.resize(config.number("num.replica.fetchers"))
-            return
-        require_enforced(config)
-        listeners = read_listeners(config, self._listeners)
-        network_settings(config, listeners)
-        self._listeners = listeners
-        self.live.set_broker(config)
 
     def _topic_config_changed(self, topic: str, overrides: Mapping[str, str]) -> None:
         self.live.set_topic(topic, overrides)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -22,6 +22,7 @@ from klog.protocol.apis import ApiKey
 from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode, error_code
 from klog.protocol.interbroker.controlled_shutdown import ControlledShutdownRequest
+from klog.server.peers.registration import Registration
 
 _log = logging.getLogger(__name__)
 
@@ -52,6 +53,31 @@ class ShutdownSettings:
             config.number("controlled.shutdown.max.retries"),
             config.number("controlled.shutdown.retry.backoff.ms"),
         )
+
+
+def before_stop(
+    settings: ShutdownSettings,
+    send: Send,
+    registration: Registration,
+    broker_id: int,
+    brokers: Callable[[], Mapping[int, object]],
+    is_urgent: Callable[[], bool],
+    on_begin: Callable[[], None],
+) -> None:
+    """Hand over, if that is enabled and somebody is there to take over. `on_begin` is called before.
+
+    `brokers` are those that are alive. When `is_urgent` becomes true, nothing is waited for any more.
+    """
+
+    def alive() -> Set[int]:
+        return brokers().keys()
+
+    def is_over() -> bool:
+        return is_urgent() or alive() <= {broker_id} or registration.is_cut_off
+
+    if settings.is_enabled and not is_over():
+        on_begin()
+        hand_over(settings, send, broker_id, lambda: registration.epoch, alive, is_over)
 
 
 def hand_over(
