@@ -1,7 +1,6 @@
 cdef class Dispatcher:
     cdef readonly dict _routes
     cdef readonly dict _runs
-    cdef object _gate
     cdef object _charging
     cdef object _counters
     cdef object _clock_ns

@@ -20,8 +20,7 @@ from klog.protocol.file_slice import BodyPart
 from klog.protocol.messages import encode_response, response_class
 from klog.server.counters.request_times import ApiCounter, RequestCounters
 from klog.server.handlers.answers import answer_of
-from klog.server.handlers.request_charge import Charging, RequestCharge
-from klog.server.handlers.request_gate import RequestGate
+from klog.server.handlers.request_charge import Charging
 from klog.server.network.connection import Connection
 from klog.server.network.request import Request
 
@@ -70,10 +69,9 @@ class Dispatcher:
         routes: Mapping[int, Route],
         counters: RequestCounters,
         clock_ns: Callable[[], int],
-        gate: RequestGate | None = None,
         charging: Charging | None = None,
     ) -> None:
-        """`gate` refuses requests; without one all are admitted. `charging` charges them to quotas.
+        """`charging` charges requests to quotas.
 
         Raises UsageError if an announced API has no route: what is announced must be served.
         """
@@ -81,10 +79,7 @@ class Dispatcher:
         if unserved:
             raise UsageError(f"no handler for {unserved}")
         self._routes = dict(routes)
-        # A gate decides about requests, so none is served without being made.
-        runs = {key: route.run for key, route in routes.items() if route.run is not None}
-        self._runs = runs if gate is None else {}
-        self._gate = gate
+        self._runs = {key: route.run for key, route in routes.items() if route.run is not None}
         self._charging = charging
         self._counters = counters
         self._clock_ns = clock_ns
@@ -119,8 +114,7 @@ class Dispatcher:
         start_ns = self._clock_ns()
         charge = None if self._charging is None else self._charging.begin(request, start_ns)
         try:
-            if self._gate is None or self._admits(self._gate, request, route, charge):
-                route.handle(request)
+            route.handle(request)
         finally:
             now_ns = self._clock_ns()
             if charge is not None:
@@ -132,22 +126,6 @@ class Dispatcher:
                 counter.handled(request.connection, 1, start_ns, now_ns)
             else:
                 self._count_slow(request, counter, start_ns, now_ns)
-
-    def _admits(
-        self, gate: RequestGate, request: Request, route: Route, charge: RequestCharge | None
-    ) -> bool:
-        """Whether the request's handler may have it; if not, it is answered."""
-        refusal = gate.admit(request)
-        if refusal is None:
-            return True
-        if charge is not None:
-            charge.refused = True
-        body = route.failed(request, refusal)
-        if body is None:
-            request.close_connection()
-        else:
-            request.respond(body)
-        return False
 
     def failed(self, request: Request, fault: Exception) -> None:
         """Answer with UNKNOWN_SERVER_ERROR, or KAFKA_STORAGE_ERROR if the metadata store has failed.

@@ -8,13 +8,16 @@ from types import SimpleNamespace
 import pytest
 
 from klog.protocol.apis import SERVED, ApiKey
-from klog.protocol.error_codes import ErrorCode
+from klog.protocol.entity_fields import entity_fields
 from klog.protocol.fetch_response import decode_fetch_response
+from klog.protocol.messages import response_class
+from klog.protocol.produce_request import ProduceRequest, encode_produce_request
 from klog.protocol.produce_response import decode_produce_response
 from klog.security.principal import KafkaPrincipal
 from klog.security.quotas.client_quotas import ClientQuotas
 from klog.security.quotas.entities import DEFAULT, Quota, QuotaEntity
 from klog.server.counters.request_times import RequestCounters
+from klog.server.handlers.answers import send_answer
 from klog.server.handlers.data.fetch import FetchHandler
 from klog.server.handlers.data.fetch_sessions import FetchSessions
 from klog.server.handlers.dispatch import Dispatcher, Route
@@ -23,15 +26,8 @@ from klog.server.handlers.guards.verdicts import guarded
 from klog.server.handlers.request_charge import Charging
 from klog.server.network.request import Request
 from tests.server.handlers import parts
-from tests.server.handlers.parts import BROKER, OTHER_BROKER, Broker, FakeRequest, answer_of
+from tests.server.handlers.parts import BROKER, OTHER_BROKER, TOPIC, Broker, FakeRequest, answer_of, batch
 from tests.server.handlers.test_fetch import MAX_BYTES, fetch_request, wants
-from tests.server.handlers.test_request_gate import (
-    Gate,
-    answer_with_defaults,
-    produce_request,
-    produce_route,
-    request_of,
-)
 
 NOW_MS = 1_700_000_000_000
 OF_BROKERS = frozenset(
@@ -47,10 +43,31 @@ OF_BROKERS = frozenset(
 OF_CLIENTS = [key for key in SERVED if key not in OF_BROKERS and key not in (ApiKey.PRODUCE, ApiKey.FETCH)]
 
 
+def answer_with_defaults(request: FakeRequest) -> None:
+    fields = entity_fields(response_class(request.api_key, request.api_version))
+    values = {field.name: field.default for field in fields if field.name != "throttle_time"}
+    send_answer(request, **values)
+
+
+def request_of(api_key: int, version: int) -> FakeRequest:
+    return FakeRequest(api_key, version, memoryview(b""))
+
+
+def produce_request(acks: int = 1) -> FakeRequest:
+    request = ProduceRequest(None, acks, 1000, [(TOPIC, [(0, memoryview(batch()))])])
+    body = b"".join(encode_produce_request(9, request))
+    return FakeRequest(ApiKey.PRODUCE, 9, memoryview(bytearray(body)))
+
+
+def produce_route(broker: Broker) -> Route:
+    handler = broker.produce_handler()
+    return Route(handler.handle, may_block=False, failed=handler.failed)
+
+
 class Charged:
     """A dispatcher that charges requests. Each handler takes `handler_ms`, by its clock."""
 
-    def __init__(self, handle=answer_with_defaults, gate: Gate | None = None, **routes: Route) -> None:
+    def __init__(self, handle=answer_with_defaults, **routes: Route) -> None:
         self.now_ms = NOW_MS
         self.now_ns = 0
         self.handler_ms = 1
@@ -59,7 +76,7 @@ class Charged:
         every = {key: Route(self._spend) for key in SERVED}
         every |= {ApiKey[name]: route for name, route in routes.items()}
         self.charging = Charging(self.quotas, lambda: self.now_ns, lambda: self.now_ms)
-        self.dispatcher = Dispatcher(every, RequestCounters(), lambda: self.now_ns, gate, self.charging)
+        self.dispatcher = Dispatcher(every, RequestCounters(), lambda: self.now_ns, self.charging)
 
     def _spend(self, request: FakeRequest) -> None:
         self.now_ns += self.handler_ms * 1_000_000
@@ -114,13 +131,6 @@ def test_what_brokers_ask_each_other_is_charged_to_nobody(api_key: int) -> None:
     charged.limit(Quota.REQUEST, 0)
     request = charged.handle(request_of(api_key, SERVED[api_key].max_version))
     assert request.throttle_ms == 0
-
-
-def test_what_only_brokers_may_ask_is_charged_to_a_client_that_is_refused() -> None:
-    charged = Charged(gate=Gate(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
-    charged.limit(Quota.REQUEST, 0)
-    charged.charging._clock_ns = lambda: 10**6
-    assert charged.handle(request_of(ApiKey.ALTER_PARTITION, 3)).throttle_ms == 1000
 
 
 @pytest.mark.parametrize(("api_key", "expected"), [(ApiKey.ALTER_PARTITION, 1), (ApiKey.METADATA, 0)])
