@@ -23,7 +23,6 @@ from klog.coordinator.groups.consumer.values import (
     Partitions,
     RefusedError,
 )
-from klog.coordinator.groups.effects import Reply
 from klog.coordinator.groups.values import (
     CONSUMER_PROTOCOL,
     NO_MEMBER,
@@ -46,15 +45,11 @@ class ClassicMembers(Membership):
 
     def join(self, asked: JoinRequest, reply: JoinReply, now: Now) -> None:
         """JoinGroup: `reply` is called when the group's new state is in the log."""
-        try:
-            result = self._join(asked, now)
-        except RefusedError as refused:
-            result = JoinResult(refused.error, asked.member_id)
 
-        def answer(error: ErrorCode) -> None:
-            self.effects.append(Reply(reply, JoinResult(error, asked.member_id) if error else result))
+        def refusal(error: ErrorCode, _message: str | None = None) -> JoinResult:
+            return JoinResult(error, asked.member_id)
 
-        self._write(answer)
+        self._answer(reply, lambda: self._join(asked, now), refusal)
 
     def _join(self, asked: JoinRequest, now: Now) -> JoinResult:
         member_id = asked.member_id or asked.new_member_id
@@ -122,15 +117,11 @@ class ClassicMembers(Membership):
 
     def sync(self, asked: SyncRequest, reply: SyncReply, now: Now) -> None:
         """SyncGroup: the member gets what it may read."""
-        try:
-            result = self._sync(asked, now)
-        except RefusedError as refused:
-            result = SyncResult(refused.error)
 
-        def answer(error: ErrorCode) -> None:
-            self.effects.append(Reply(reply, SyncResult(error) if error else result))
+        def refusal(error: ErrorCode, _message: str | None = None) -> SyncResult:
+            return SyncResult(error)
 
-        self._write(answer)
+        self._answer(reply, lambda: self._sync(asked, now), refusal)
 
     def _sync(self, asked: SyncRequest, now: Now) -> SyncResult:
         member, classic = self._classic_member(asked.identity)

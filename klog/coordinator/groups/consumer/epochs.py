@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 from klog.coordinator.groups.consumer.assignors import ASSIGNORS, AssignedMember, select_assignor
 from klog.coordinator.groups.consumer.reconciliation import reconcile
@@ -29,6 +29,7 @@ from klog.coordinator.groups.consumer.values import (
     MemberState,
     MemberSubscription,
     Partitions,
+    RefusedError,
     ResolvedRegex,
     TopicId,
 )
@@ -41,6 +42,8 @@ _log = logging.getLogger(__name__)
 
 # As in Kafka, so that a change of ACLs counts at last.
 _REMATCH_MS: Final = 600_000
+
+ResultT = TypeVar("ResultT", JoinResult, SyncResult, HeartbeatResult)
 
 Effect: TypeAlias = Reply[JoinResult] | Reply[SyncResult] | Reply[HeartbeatResult] | Schedule | WriteRecords
 
@@ -141,6 +144,26 @@ class GroupEpochs:
                 self._writes.done(begun, error)
 
             self.effects.append(WriteRecords(begun.records, written))
+
+    def _answer(
+        self,
+        reply: Callable[[ResultT], None],
+        decide: Callable[[], ResultT],
+        refusal: Callable[[ErrorCode, str | None], ResultT],
+    ) -> None:
+        """Decide about a request, and answer it as soon as the group's new state is in the log.
+
+        `refusal` makes the answer of an error.
+        """
+        try:
+            result = decide()
+        except RefusedError as refused:
+            result = refusal(refused.error, refused.message)
+
+        def answer(error: ErrorCode) -> None:
+            self.effects.append(Reply(reply, refusal(error, None) if error else result))
+
+        self._write(answer)
 
     # -- the group's epoch -----------------------------------------------------------------------------------
 

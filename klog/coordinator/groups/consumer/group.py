@@ -23,7 +23,6 @@ from klog.coordinator.groups.consumer.values import (
     RefusedError,
     by_topic,
 )
-from klog.coordinator.groups.effects import Reply
 from klog.coordinator.groups.offsets.offsets import GroupView
 from klog.coordinator.groups.values import (
     CONSUMER_KIND,
@@ -44,16 +43,12 @@ class ConsumerGroup(ClassicMembers):
 
     def consumer_heartbeat(self, asked: HeartbeatRequest, reply: HeartbeatReply, now: Now) -> None:
         """A member joins, is alive, or leaves. `reply` is called when the group's new state is in the log."""
-        try:
-            leaves = asked.member_epoch < JOIN_EPOCH
-            result = self._leave_consumer(asked) if leaves else self._beat(asked, now)
-        except RefusedError as refused:
-            result = HeartbeatResult(refused.error, refused.message)
-
-        def answer(error: ErrorCode) -> None:
-            self.effects.append(Reply(reply, HeartbeatResult(error) if error else result))
-
-        self._write(answer)
+        leaves = asked.member_epoch < JOIN_EPOCH
+        self._answer(
+            reply,
+            lambda: self._leave_consumer(asked) if leaves else self._beat(asked, now),
+            HeartbeatResult,
+        )
 
     def _beat(self, asked: HeartbeatRequest, now: Now) -> HeartbeatResult:
         joins = asked.member_epoch == JOIN_EPOCH

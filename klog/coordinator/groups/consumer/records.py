@@ -184,10 +184,6 @@ def read_value(key: ConsumerKey, value: bytes) -> Value:
     return _READERS[key.kind](_VALUES[key.kind].read(value), key.name)
 
 
-def _read_epoch(fields: Fields, _: str) -> GroupEpoch:
-    return GroupEpoch(fields["epoch"], fields.get("metadataHash", 0))
-
-
 def _read_member(fields: Fields, member_id: str) -> MemberSubscription:
     found = fields.get("classicMemberMetadata")
     classic = None
@@ -208,14 +204,6 @@ def _read_member(fields: Fields, member_id: str) -> MemberSubscription:
     )
 
 
-def _read_assignment_epoch(fields: Fields, _: str) -> int:
-    return int(fields["assignmentEpoch"])
-
-
-def _read_target(fields: Fields, _: str) -> Partitions:
-    return _partitions(fields["topicPartitions"])
-
-
 def _read_current(fields: Fields, _: str) -> CurrentAssignment:
     try:
         state = MemberState(fields["state"])
@@ -234,10 +222,6 @@ def _partitions(topics: Iterable[Fields]) -> Partitions:
     return frozenset((topic["topicId"], number) for topic in topics for number in topic["partitions"])
 
 
-def _read_regex(fields: Fields, _: str) -> ResolvedRegex:
-    return ResolvedRegex(tuple(fields["topics"]), fields["metadataVersion"], fields["timestamp"])
-
-
 _VALUES: Final = MappingProxyType(
     {
         RecordKind.EPOCH: RecordFields("ConsumerGroupMetadataValue"),
@@ -250,11 +234,13 @@ _VALUES: Final = MappingProxyType(
 )
 _READERS: Final[Mapping[RecordKind, Callable[[Fields, str], Value]]] = MappingProxyType(
     {
-        RecordKind.EPOCH: _read_epoch,
+        RecordKind.EPOCH: lambda fields, _: GroupEpoch(fields["epoch"], fields.get("metadataHash", 0)),
         RecordKind.MEMBER: _read_member,
-        RecordKind.ASSIGNMENT_EPOCH: _read_assignment_epoch,
-        RecordKind.TARGET: _read_target,
+        RecordKind.ASSIGNMENT_EPOCH: lambda fields, _: int(fields["assignmentEpoch"]),
+        RecordKind.TARGET: lambda fields, _: _partitions(fields["topicPartitions"]),
         RecordKind.CURRENT: _read_current,
-        RecordKind.REGEX: _read_regex,
+        RecordKind.REGEX: lambda fields, _: ResolvedRegex(
+            tuple(fields["topics"]), fields["metadataVersion"], fields["timestamp"]
+        ),
     }
 )

@@ -7,7 +7,7 @@ changes the state alone. A log that was compacted may lack records that others r
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TypeVar
+from typing import Any
 
 from klog.coordinator.groups.consumer.records import ConsumerRecord, GroupEpoch, RecordKind, Value
 from klog.coordinator.groups.consumer.values import (
@@ -18,21 +18,25 @@ from klog.coordinator.groups.consumer.values import (
     ResolvedRegex,
 )
 
-T = TypeVar("T")
-
 
 class GroupRecords:
     """The present value of every record of one group. Not safe for threads."""
 
     def __init__(self) -> None:
-        self.group_epoch: GroupEpoch | None = None
-        self.assignment_epoch = 0
         self.members: dict[str, MemberSubscription] = {}
         self.targets: dict[str, Partitions] = {}
         self.current: dict[str, CurrentAssignment] = {}
         self.regexes: dict[str, ResolvedRegex] = {}
-        self.has_partition_metadata = False  # of Kafka 4.0 and older
-        self._has_assignment_epoch = False
+        # All of them, by kind and name, in the order in which Kafka removes them.
+        self._values: dict[RecordKind, dict[str, Any]] = {
+            RecordKind.CURRENT: self.current,
+            RecordKind.TARGET: self.targets,
+            RecordKind.ASSIGNMENT_EPOCH: {},
+            RecordKind.MEMBER: self.members,
+            RecordKind.PARTITION_METADATA: {},  # of Kafka 4.0 and older
+            RecordKind.REGEX: self.regexes,
+            RecordKind.EPOCH: {},
+        }
         self.consumer_members = 0  # those that do not use the classic protocol
         self._static: dict[str, str] = {}
         self._owners: dict[AssignedPartition, str] = {}
@@ -55,62 +59,70 @@ class GroupRecords:
     def apply(self, record: ConsumerRecord) -> None:
         """Change the state by a record."""
         kind, name, value = record
-        if kind is RecordKind.EPOCH:
-            self.group_epoch = value if isinstance(value, GroupEpoch) else None
-        elif kind is RecordKind.ASSIGNMENT_EPOCH:
-            self._has_assignment_epoch = isinstance(value, int)
-            self.assignment_epoch = value if isinstance(value, int) else 0
-        elif kind is RecordKind.MEMBER:
-            self._apply_member(name, value if isinstance(value, MemberSubscription) else None)
-        elif kind is RecordKind.TARGET:
-            _set(self.targets, name, value if isinstance(value, frozenset) else None)
+        values = self._values.get(kind)
+        if values is None:
+            return  # a record of the classic group
+        if kind is RecordKind.MEMBER:
+            self._note_member(name, values.get(name), value)
         elif kind is RecordKind.CURRENT:
-            self._apply_current(name, value if isinstance(value, CurrentAssignment) else None)
-        elif kind is RecordKind.REGEX:
-            _set(self.regexes, name, value if isinstance(value, ResolvedRegex) else None)
+            self._note_owner(name, values.get(name), value)
+        if kind in (RecordKind.MEMBER, RecordKind.REGEX):
             self._subscribed = None
-        elif kind is RecordKind.PARTITION_METADATA:
-            self.has_partition_metadata = value is not None
+        if value is None:
+            values.pop(name, None)
+        else:
+            values[name] = value
 
-    def _apply_member(self, member_id: str, member: MemberSubscription | None) -> None:
-        old = self.members.get(member_id)
+    def _note_member(self, member_id: str, old: MemberSubscription | None, new: Any) -> None:  # noqa: ANN401
         if old is not None and old.instance_id is not None and self._static.get(old.instance_id) == member_id:
             del self._static[old.instance_id]
         self.consumer_members -= old is not None and old.classic is None
-        if member is not None:
-            self.consumer_members += member.classic is None
-            if member.instance_id is not None:
-                self._static[member.instance_id] = member_id
-        _set(self.members, member_id, member)
-        self._subscribed = None
+        if new is not None:
+            self.consumer_members += new.classic is None
+            if new.instance_id is not None:
+                self._static[new.instance_id] = member_id
 
-    def _apply_current(self, member_id: str, current: CurrentAssignment | None) -> None:
-        old = self.current.get(member_id, CurrentAssignment())
-        new = current or CurrentAssignment()
-        held = new.assigned | new.revoking
-        for partition in (old.assigned | old.revoking) - held:
+    def _note_owner(self, member_id: str, old: CurrentAssignment | None, new: Any) -> None:  # noqa: ANN401
+        before, now = old or CurrentAssignment(), new or CurrentAssignment()
+        held = now.assigned | now.revoking
+        for partition in (before.assigned | before.revoking) - held:
             if self._owners.get(partition) == member_id:
                 del self._owners[partition]
         for partition in held:
             self._owners[partition] = member_id
-        _set(self.current, member_id, current)
 
     # -- views -----------------------------------------------------------------------------------------------
 
     @property
+    def _group_epoch(self) -> GroupEpoch:
+        found: GroupEpoch = self._values[RecordKind.EPOCH].get("", GroupEpoch())
+        return found
+
+    @property
     def exists(self) -> bool:
         """Whether the group has the record that every consumer group has."""
-        return self.group_epoch is not None
+        return bool(self._values[RecordKind.EPOCH])
 
     @property
     def epoch(self) -> int:
         """The group's epoch; 0 if the group is new."""
-        return 0 if self.group_epoch is None else self.group_epoch.epoch
+        return self._group_epoch.epoch
 
     @property
     def metadata_hash(self) -> int:
         """The hash of the topics for which the epoch was set."""
-        return 0 if self.group_epoch is None else self.group_epoch.metadata_hash
+        return self._group_epoch.metadata_hash
+
+    @property
+    def assignment_epoch(self) -> int:
+        """The epoch of the target assignment; 0 if there is none."""
+        found: int = self._values[RecordKind.ASSIGNMENT_EPOCH].get("", 0)
+        return found
+
+    @property
+    def has_partition_metadata(self) -> bool:
+        """Whether there is a record of Kafka 4.0 or older about the partitions."""
+        return bool(self._values[RecordKind.PARTITION_METADATA])
 
     @property
     def subscribed(self) -> frozenset[str]:
@@ -140,36 +152,9 @@ class GroupRecords:
 
     def value_of(self, kind: RecordKind, name: str) -> Value | None:
         """The present value of a record; None if it is removed."""
-        if kind is RecordKind.EPOCH:
-            return self.group_epoch
-        if kind is RecordKind.ASSIGNMENT_EPOCH:
-            return self.assignment_epoch if self._has_assignment_epoch else None
-        values = {
-            RecordKind.MEMBER: self.members,
-            RecordKind.TARGET: self.targets,
-            RecordKind.CURRENT: self.current,
-            RecordKind.REGEX: self.regexes,
-        }.get(kind, {})
-        found: Value | None = values.get(name)  # type: ignore[attr-defined]
+        found: Value | None = self._values.get(kind, {}).get(name)
         return found
 
     def written_keys(self) -> Collection[tuple[RecordKind, str]]:
         """The keys of all records that have a value, in the order in which Kafka removes them."""
-        keys = [(RecordKind.CURRENT, name) for name in self.current]
-        keys += ((RecordKind.TARGET, name) for name in self.targets)
-        if self._has_assignment_epoch:
-            keys.append((RecordKind.ASSIGNMENT_EPOCH, ""))
-        keys += ((RecordKind.MEMBER, name) for name in self.members)
-        if self.has_partition_metadata:
-            keys.append((RecordKind.PARTITION_METADATA, ""))
-        keys += ((RecordKind.REGEX, name) for name in self.regexes)
-        if self.exists:
-            keys.append((RecordKind.EPOCH, ""))
-        return keys
-
-
-def _set(values: dict[str, T], name: str, value: T | None) -> None:
-    if value is None:
-        values.pop(name, None)
-    else:
-        values[name] = value
+        return [(kind, name) for kind, values in self._values.items() for name in values]
