@@ -13,10 +13,12 @@ from typing import Final
 
 from klog.coordinator.groups.classic.group import Group
 from klog.coordinator.groups.classic.rebalance import JoinReply, SyncReply
+from klog.coordinator.groups.commit_run import CommitRun
 from klog.coordinator.groups.consumer.group import ConsumerGroup
 from klog.coordinator.groups.coordinator import GroupCoordinator
 from klog.coordinator.groups.group_partition import GroupPartition
 from klog.coordinator.groups.offsets.offsets import Commits
+from klog.coordinator.groups.services import Wait
 from klog.coordinator.groups.values import (
     CONSUMER_PROTOCOL,
     NO_MEMBER,
@@ -167,6 +169,17 @@ class GroupRequests:
             entry.group.renew_session(identity.member_id, owner.now())
             owner.put_effects(entry)
             self.store(owner, commits, reply, partial(owner.put_commits, entry))
+
+    def commit_run(self, run: CommitRun, keys: Sequence[PartitionKey]) -> Wait | bool:
+        """Take commits of the usual kind where they were read, as `GroupPartition.commit_run`.
+
+        The effect is that of `commit` for each of them. What is not usual is left to it, and so are errors.
+        """
+        if run.largest_metadata_bytes > self.coordinator.settings.max_metadata_bytes:
+            return False
+        group_id = run.group
+        owner = self.coordinator.owner_of(group_id)
+        return False if isinstance(owner, ErrorCode) else owner.commit_run(run, group_id, keys)
 
     def store(
         self,

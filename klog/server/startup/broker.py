@@ -61,14 +61,18 @@ from klog.server.startup.features import FeaturesEpoch
 from klog.server.startup.first_metadata import await_first_metadata
 from klog.server.startup.followed_tree import FollowedTree
 from klog.server.startup.identity import require_own_endpoints, resolve_identity
-from klog.server.startup.isr_opening import open_isr_changes, open_to_controller
-from klog.server.startup.log_dir_moves_opening import open_log_dir_moves
 from klog.server.startup.logins import Logins
 from klog.server.startup.network_opening import open_network
 from klog.server.startup.presence import Presence
 from klog.server.startup.purgatories import new_purgatories
 from klog.server.startup.reconfiguration import Reconfiguration
-from klog.server.startup.replicas_opening import open_appends, open_replicas
+from klog.server.startup.replicas_opening import (
+    open_appends,
+    open_isr_changes,
+    open_log_dir_moves,
+    open_replicas,
+    open_to_controller,
+)
 from klog.server.startup.routes import HandlerServices, hidden_apis
 from klog.server.startup.settings import log_directories, quota_windows
 from klog.server.startup.stores import open_store

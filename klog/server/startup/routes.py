@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from klog.config.broker import BrokerConfig
 from klog.config.group import may_have_group_configs
 from klog.controller.runner import Controller
-from klog.coordinator.groups.commit_runs import GroupCommits
 from klog.coordinator.groups.consumer_requests import ConsumerGroupRequests
 from klog.coordinator.groups.coordinator import GroupCoordinator, GroupSettings
 from klog.coordinator.groups.requests import GroupRequests
@@ -266,7 +265,7 @@ def _group_routes(parts: HandlerServices, creation: AutoTopicCreation) -> dict[i
     tree_offsets = TreeOffsets(parts.store, lookup.known, parts.groups.settings.max_metadata_bytes)
     offsets = OffsetsHandler(requests, tree_offsets, lookup.known, parts.clock_ms)
     commit_runs = CommitRuns(
-        GroupCommits(parts.groups),
+        requests,
         parts.cache,
         parts.counters.by_api[ApiKey.OFFSET_COMMIT],
         parts.clock_ns,

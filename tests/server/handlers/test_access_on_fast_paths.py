@@ -10,13 +10,12 @@ from kio.schema.fetch.v12.response import FetchResponse
 
 from klog.protocol.acls import AclOperation, AclResourceType
 from klog.protocol.apis import ApiKey
-from klog.protocol.commit_run import CommitRun
 from klog.protocol.entity_codec import read_entity
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.fetch_request import FetchRequest, FetchTopic, encode_fetch_request
 from klog.protocol.messages import decode_response_header, encode_request_header
-from klog.protocol.no_run import NoRun
 from klog.protocol.produce_response import decode_produce_response
+from klog.protocol.runs import CommitRun, NoRun
 from klog.security.authorization.audit import LOGGER
 from klog.server.handlers.access import Access
 from tests.request_strategies import framed

@@ -11,13 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from klog.coordinator.groups.commit_runs import GroupCommits
+from klog.coordinator.groups.requests import GroupRequests
 from klog.formats.names import CONSUMER_OFFSETS
 from klog.protocol.apis import ApiKey
-from klog.protocol.commit_run import CommitRun
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.messages import decode_response, decode_response_header
-from klog.protocol.no_run import NoRun
+from klog.protocol.runs import CommitRun, NoRun
 from klog.server.counters.request_times import RequestCounters
 from klog.server.handlers.access import Access
 from klog.server.handlers.dispatch import Route
@@ -64,7 +63,7 @@ class Client(FrameClient):
         counter = counters.by_api[ApiKey.OFFSET_COMMIT]
         coordinator = self.broker.coordinator
         metadata = self.broker.lookup.metadata
-        run = CommitRuns(GroupCommits(coordinator), metadata, counter, lambda: 0, access)
+        run = CommitRuns(GroupRequests(coordinator), metadata, counter, lambda: 0, access)
         route = Route(
             self.broker.handlers[ApiKey.OFFSET_COMMIT],
             may_block=False,

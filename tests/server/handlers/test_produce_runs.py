@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from klog.protocol.apis import ApiKey
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.messages import encode_request_header
-from klog.protocol.no_run import NoRun
 from klog.protocol.produce_request import ProduceRequest, encode_produce_request
 from klog.protocol.produce_response import decode_produce_response
-from klog.protocol.produce_run import ProduceRun
+from klog.protocol.runs import NoRun, ProduceRun
 from klog.server.counters.request_times import RequestCounters
 from klog.server.handlers.access import Access
 from klog.server.handlers.data.produce_runs import ProduceRuns

@@ -17,9 +17,8 @@ from klog.coordinator.transactions.values import Producer
 from klog.formats.names import TopicPartition
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.messages import encode_request_header
-from klog.protocol.no_run import NoRun
 from klog.protocol.produce_request import ProduceRequest, encode_produce_request
-from klog.protocol.produce_run import ProduceRun
+from klog.protocol.runs import NoRun, ProduceRun
 from klog.replication.partition import PartitionError
 from klog.server.handlers.data.produce_waits import common_timeout_ms
 from klog.storage.log.append_values import AppendError

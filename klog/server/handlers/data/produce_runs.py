@@ -15,7 +15,7 @@ from klog.coordinator.transactions.values import Producer
 from klog.formats.errors import StorageError
 from klog.protocol.acls import AclOperation, AclResourceType
 from klog.protocol.primitives import text_of
-from klog.protocol.produce_run import ProduceRun
+from klog.protocol.runs import ProduceRun
 from klog.replication.partition import ALL_IN_SYNC, Partition
 from klog.replication.partition_state import ANY_EPOCH
 from klog.server.counters.request_times import ApiCounter

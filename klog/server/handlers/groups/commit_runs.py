@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from klog.coordinator.groups.commit_runs import GroupCommits
+from klog.coordinator.groups.requests import GroupRequests
 from klog.coordinator.groups.services import Wait
 from klog.formats.names import PartitionKey
 from klog.metadata.cache import ClusterSnapshot, MetadataCache
 from klog.protocol.acls import AclOperation, AclResourceType
 from klog.protocol.apis import ApiKey
-from klog.protocol.commit_run import CommitRun
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.messages import (
     decode_response,
@@ -25,6 +24,7 @@ from klog.protocol.messages import (
     encode_response_header,
 )
 from klog.protocol.primitives import INT32, text_of
+from klog.protocol.runs import CommitRun
 from klog.server.counters.request_times import ApiCounter
 from klog.server.handlers.access import Access
 from klog.server.network.connection import Connection
@@ -50,7 +50,7 @@ class CommitRuns:
 
     def __init__(
         self,
-        commits: GroupCommits,
+        commits: GroupRequests,
         metadata: MetadataCache,
         counter: ApiCounter,
         clock_ns: Callable[[], int],
@@ -78,7 +78,7 @@ class CommitRuns:
             keys = self._keys(run)
             if keys is None or not self._may_commit(connection, run, keys):
                 return start
-            taken = self._commits.take(run, keys)
+            taken = self._commits.commit_run(run, keys)
             if taken is False:
                 return start
             counter = self._counter
