@@ -3,7 +3,6 @@
 # `Out` writes into a bytearray that the caller owns and reuses. A `put_*` function whose docstring names the bytes
 # that it writes expects that the caller has reserved them; the others reserve what they need.
 
-from cpython cimport array
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
 from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, uint8_t, uint16_t, uint32_t, uint64_t
@@ -203,11 +202,3 @@ cdef inline int32_t sequence_after(int32_t sequence, int32_t increment) noexcept
     if sequence > wrap32(2147483647LL - increment):
         return wrap32(<long long>increment - wrap32(2147483647LL - sequence) - 1)
     return wrap32(<long long>sequence + increment)
-
-
-cdef const long long *column(object values, Py_ssize_t rows) except? NULL:
-    """The numbers of one column, which must have at least `rows`."""
-    cdef array.array numbers = values
-    if numbers.typecode != "q" or len(numbers) < rows:
-        raise ValueError(f"a column of {rows} int64 numbers is needed, not {len(numbers)} of {numbers.typecode}")
-    return numbers.data.as_longlongs

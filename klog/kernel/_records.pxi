@@ -7,7 +7,7 @@ cdef array.array column(table, str name):
     return found
 
 
-cdef struct Batches:  # of a BatchTable; all but `valid` and `computed_crc`
+cdef struct Batches:  # of a BatchTable
     Py_ssize_t rows
     int64_t origin
     int64_t *position
@@ -24,12 +24,14 @@ cdef struct Batches:  # of a BatchTable; all but `valid` and `computed_crc`
     int64_t *producer_epoch
     int64_t *base_sequence
     int64_t *leader_epoch
+    int64_t *valid  # this one and the next only after `open_checks`
+    int64_t *computed_crc
 
 
 cdef tuple BATCH_COLUMNS = (
     "position", "size", "base_offset", "last_offset", "magic", "crc", "attributes", "count", "base_timestamp",
     "max_timestamp", "producer_id", "producer_epoch", "base_sequence", "leader_epoch",
-)  # in the order of the struct
+)  # in the order of the struct, without those that `verify` fills
 
 
 cdef int resize_batches(table, Py_ssize_t rows) except -1:
@@ -49,6 +51,15 @@ cdef int open_batches(Batches *batches, table) except -1:
         if len(one) != batches.rows:
             raise UsageError("columns of unequal length")
         pointers[i] = <int64_t *>one.data.as_longlongs
+    return 0
+
+
+cdef int open_checks(Batches *batches, table) except -1:
+    """Of a table that was verified."""
+    cdef array.array valid = column(table, "valid"), computed = column(table, "computed_crc")
+    if len(valid) < batches.rows or len(computed) < batches.rows:
+        raise UsageError("the table was not verified")
+    batches.valid, batches.computed_crc = longs(valid), longs(computed)
     return 0
 
 

@@ -1,43 +1,15 @@
-# Shared by the text kernels: the columns of the tables as pointers, and the fields that both kinds of text show.
+# Shared by the text kernels: the tables that they show, and the fields that both kinds of text have.
 
+from libc.stdint cimport int64_t
+
+from klog.formats.errors import UsageError
+
+include "_columns.pxi"
+include "_records.pxi"
+include "_varint.pxi"
 include "_derived.pxi"
 include "_numbers.pxi"
-include "_varint.pxi"
 include "_derived_records.pxi"
-
-cdef struct Batches:
-    Py_ssize_t rows
-    const long long *position
-    const long long *size
-    const long long *base_offset
-    const long long *last_offset
-    const long long *magic
-    const long long *crc
-    const long long *attributes
-    const long long *count
-    const long long *base_timestamp
-    const long long *max_timestamp
-    const long long *producer_id
-    const long long *producer_epoch
-    const long long *base_sequence
-    const long long *leader_epoch
-    const long long *valid
-    const long long *computed_crc
-
-cdef struct Records:
-    Py_ssize_t rows
-    const long long *batch
-    const long long *offset
-    const long long *timestamp
-    const long long *key_start
-    const long long *key_size
-    const long long *value_start
-    const long long *value_size
-    const long long *headers_start
-    const long long *header_count
-    const long long *record_size
-    const long long *crc
-    const long long *valid
 
 cdef struct Payload:
     const uint8_t *data
@@ -45,47 +17,22 @@ cdef struct Payload:
 
 
 cdef int load_batches(Batches *b, object table, Py_ssize_t first, Py_ssize_t last, bint checked) except -1:
-    cdef Py_ssize_t rows = len(table)
-    if not 0 <= first <= last <= rows:
-        raise ValueError(f"rows {first} to {last} of a table of {rows}")
-    b.rows = rows
-    b.position = column(table.position, rows)
-    b.size = column(table.size, rows)
-    b.base_offset = column(table.base_offset, rows)
-    b.last_offset = column(table.last_offset, rows)
-    b.magic = column(table.magic, rows)
-    b.crc = column(table.crc, rows)
-    b.attributes = column(table.attributes, rows)
-    b.count = column(table.count, rows)
-    b.base_timestamp = column(table.base_timestamp, rows)
-    b.max_timestamp = column(table.max_timestamp, rows)
-    b.producer_id = column(table.producer_id, rows)
-    b.producer_epoch = column(table.producer_epoch, rows)
-    b.base_sequence = column(table.base_sequence, rows)
-    b.leader_epoch = column(table.leader_epoch, rows)
+    open_batches(b, table)
+    require_rows(b.rows, first, last)
     if checked:
-        b.valid = column(table.valid, rows)
-        b.computed_crc = column(table.computed_crc, rows)
+        open_checks(b, table)
     return 0
 
 
 cdef int load_records(Records *r, object records, Py_ssize_t first, Py_ssize_t last) except -1:
-    cdef Py_ssize_t rows = len(records)
+    open_records(r, records, 0)
+    require_rows(r.rows, first, last)
+    return 0
+
+
+cdef int require_rows(Py_ssize_t rows, Py_ssize_t first, Py_ssize_t last) except -1:
     if not 0 <= first <= last <= rows:
         raise ValueError(f"rows {first} to {last} of a table of {rows}")
-    r.rows = rows
-    r.batch = column(records.batch, rows)
-    r.offset = column(records.offset, rows)
-    r.timestamp = column(records.timestamp, rows)
-    r.key_start = column(records.key_start, rows)
-    r.key_size = column(records.key_size, rows)
-    r.value_start = column(records.value_start, rows)
-    r.value_size = column(records.value_size, rows)
-    r.headers_start = column(records.headers_start, rows)
-    r.header_count = column(records.header_count, rows)
-    r.record_size = column(records.record_size, rows)
-    r.crc = column(records.crc, rows)
-    r.valid = column(records.valid, rows)
     return 0
 
 
