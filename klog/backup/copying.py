@@ -20,7 +20,7 @@ from klog.kernel.columns import OFFSET_UNKNOWN, BatchTable
 from klog.storage.files.chunks import CHUNK_BYTES, chunks
 from klog.storage.files.files import read_at
 from klog.storage.reading.batch_search import MAX_BATCH_BYTES, first_filled_byte, next_valid_batch
-from klog.storage.reading.reader import tail_problem
+from klog.storage.reading.tail import tail_problem
 
 _LEAST_CHUNK_BYTES: Final = 16 << 10
 

@@ -28,8 +28,8 @@ from klog.storage.reading.batch_search import (
     next_valid_batch,
     valid_batch,
 )
-from klog.storage.reading.reader import NEWEST_MAGIC, tail_problem
 from klog.storage.reading.select import compact
+from klog.storage.reading.tail import NEWEST_MAGIC, tail_problem
 
 
 @dataclass

@@ -21,7 +21,7 @@ from klog.convert.tasks import ConvertTask, TaskResult
 from klog.formats.compression import ZSTD
 from klog.formats.errors import StorageError
 from klog.replicas.stages import OnBytes
-from klog.storage.repair.index_rebuild import RebuildOptions
+from klog.storage.repair.index_reports import RebuildOptions
 from klog.storage.repair.problem import Severity
 from klog.storage.repair.recovery import plan_recovery
 from klog.storage.repair.recovery_plan import RecoverySettings

@@ -16,8 +16,10 @@ from functools import cache
 from pathlib import Path
 
 from klog.formats.names import FileKind
-from klog.storage.repair.index_rebuild import RebuildOptions, rebuild, rebuild_snapshots, tasks_of
+from klog.storage.repair.index_rebuild import rebuild, tasks_of
+from klog.storage.repair.index_reports import RebuildOptions
 from klog.storage.repair.problem import REBUILD, RECOVER, Problem
+from klog.storage.repair.producer_rebuild import rebuild_snapshots
 from klog.storage.repair.recovery import plan_recovery
 from klog.storage.repair.recovery_plan import Cut, RecoveryPlan, RecoverySettings, SetAside, SplitOff
 from klog.storage.repair.recovery_run import run_recovery

@@ -15,7 +15,9 @@ from klog.formats.constants import INT64_MAX
 from klog.formats.errors import CorruptRecordError, KlogError
 from klog.storage.cleaner.offline import OfflineDirectory
 from klog.storage.reading.segment import Segment
-from klog.storage.repair.index_rebuild import RebuildOptions, rebuild, rebuild_snapshots, tasks_of
+from klog.storage.repair.index_rebuild import rebuild, tasks_of
+from klog.storage.repair.index_reports import RebuildOptions
+from klog.storage.repair.producer_rebuild import rebuild_snapshots
 from tests.corpora import Corpus
 from tests.fuzz.mutated_directories import INDEXES, NOW_MS, recovered, sources
 from tests.fuzz.mutations import LOG_DAMAGES, SIDECAR_DAMAGES, batches

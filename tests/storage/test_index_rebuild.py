@@ -19,14 +19,9 @@ from klog.storage.reading.producer_state import (
     unpack_snapshot,
 )
 from klog.storage.repair import segment_scan
-from klog.storage.repair.index_rebuild import (
-    IndexReport,
-    IndexStatus,
-    RebuildOptions,
-    rebuild,
-    rebuild_snapshots,
-    tasks_of,
-)
+from klog.storage.repair.index_rebuild import rebuild, tasks_of
+from klog.storage.repair.index_reports import IndexReport, IndexStatus, RebuildOptions
+from klog.storage.repair.producer_rebuild import rebuild_snapshots
 from klog.storage.repair.segment_scan import IndexSettings
 from tests.corpora import Corpus, PartitionDirectory, corpora, partitions
 from tests.storage.partition_copies import KAFKA_INDEXES, NOW_MS, as_kafka_reads, contents, copied

@@ -13,7 +13,7 @@ from klog.export.planner import plan
 from klog.export.split_export import export_split
 from klog.jobs.progress import STEP_BYTES, FileProgress
 from klog.kernel.batch_builder import BatchFields, RecordData, build_batch
-from klog.storage.repair.index_rebuild import RebuildOptions
+from klog.storage.repair.index_reports import RebuildOptions
 from klog.storage.repair.segment_scan import IndexSettings
 from klog.storage.repair.verify import scope_of, verify
 

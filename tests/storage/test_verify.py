@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from klog.storage.repair.index_rebuild import RebuildOptions
+from klog.storage.repair.index_reports import RebuildOptions
 from klog.storage.repair.problem import Problem, Severity
 from klog.storage.repair.verify import scope_of, verify
 from tests.corpora import Corpus, LogDirectory, PartitionDirectory, corpora, log_dirs

@@ -17,7 +17,7 @@ from klog.formats.errors import StorageError, UsageError
 
 if TYPE_CHECKING:
     from klog.storage.files.targets import Target
-    from klog.storage.repair.index_rebuild import IndexReport, SegmentReport, SegmentTask
+    from klog.storage.repair.index_reports import IndexReport, SegmentReport, SegmentTask
 
 
 def rebuild_index(
@@ -49,13 +49,8 @@ def rebuild_index(
     """
     from klog.storage.files.log_directory import log_directory_of
     from klog.storage.files.targets import targets
-    from klog.storage.repair.index_rebuild import (
-        RebuildOptions,
-        rebuild,
-        rebuild_snapshots,
-        remove_unfinished,
-        tasks_of,
-    )
+    from klog.storage.repair.index_rebuild import rebuild, remove_unfinished, tasks_of
+    from klog.storage.repair.index_reports import RebuildOptions
     from klog.storage.repair.segment_scan import IndexSettings
 
     if check and force:
@@ -90,6 +85,8 @@ def rebuild_index(
             out.segment(report)
             advance(report.size_bytes)
         if snapshots:
+            from klog.storage.repair.producer_rebuild import rebuild_snapshots
+
             for directory in dict.fromkeys(target.directory for target in found):
                 for snapshot in rebuild_snapshots(directory, options):
                     out.index(snapshot)

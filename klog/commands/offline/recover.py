@@ -111,7 +111,7 @@ class _Recovery:
 
     def plan(self, log_directory: str, partitions: list[str]) -> list[_Planned]:
         """Plan each partition; reports and leaves out those that cannot be planned."""
-        from klog.storage.files.log_directory import Checkpoints
+        from klog.storage.files.checkpoint_files import Checkpoints
         from klog.storage.repair.recovery import plan_recovery
         from klog.storage.repair.recovery_plan import RecoverySettings
         from klog.storage.repair.segment_scan import IndexSettings
@@ -184,9 +184,9 @@ class _Recovery:
     def _lower_recovery_points(self, log_directory: str, plans: list[RecoveryPlan]) -> None:
         """Lower recovery points above their log's end: a broker would not check later records below them."""
         from klog.formats.names import FileKind
+        from klog.storage.files.checkpoint_files import Checkpoints
         from klog.storage.files.files import write_atomically
         from klog.storage.files.kafka_files import partition_of
-        from klog.storage.files.log_directory import Checkpoints
 
         ends = {partition_of(plan.path): plan.log_end_offset for plan in plans}
         known = {partition: end for partition, end in ends.items() if partition is not None}

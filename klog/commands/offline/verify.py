@@ -43,7 +43,7 @@ def verify(
     klog verify --json /disk1/kafka /disk2/kafka
     """
     from klog.storage.files.log_directory import log_directory_of
-    from klog.storage.repair.index_rebuild import RebuildOptions
+    from klog.storage.repair.index_reports import RebuildOptions
     from klog.storage.repair.problem import Severity
     from klog.storage.repair.segment_scan import IndexSettings
     from klog.storage.repair.verify import scope_of

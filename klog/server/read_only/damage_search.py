@@ -19,7 +19,7 @@ from klog.formats.errors import ChecksumCodeError, KlogError
 from klog.formats.names import FileKind, TopicPartition, segment_file
 from klog.jobs.processes import Advanced, Done, run_tasks
 from klog.storage.cleaner.throttle import Throttle
-from klog.storage.repair.index_rebuild import RebuildOptions, SegmentTask
+from klog.storage.repair.index_reports import RebuildOptions, SegmentTask
 from klog.storage.repair.problem import OFFLINE, Problem
 from klog.storage.repair.segment_scan import IndexSettings
 from klog.storage.repair.verify_segment import KEEPS, verify_segment

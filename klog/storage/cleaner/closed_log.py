@@ -20,7 +20,8 @@ from klog.storage.files.chunks import chunks
 from klog.storage.files.files import open_for_reading, read_whole
 from klog.storage.files.partition_files import PartitionFiles, list_partition
 from klog.storage.indexes.index_file import INDEX_ENTRIES
-from klog.storage.reading.producer_state import DEFAULT_PRODUCER_EXPIRATION_MS, ProducerState
+from klog.storage.reading.producer_history import DEFAULT_PRODUCER_EXPIRATION_MS
+from klog.storage.reading.producer_state import ProducerState
 from klog.storage.repair.producer_snapshots import Snapshots
 
 _NS_PER_MS = 1_000_000

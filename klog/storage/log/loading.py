@@ -26,7 +26,7 @@ from klog.storage.log.log_values import LogState
 from klog.storage.log.producers import Producers
 from klog.storage.log.segment import LogSegment
 from klog.storage.log.snapshot_files import SnapshotFiles
-from klog.storage.reading.producer_state import DEFAULT_PRODUCER_EXPIRATION_MS
+from klog.storage.reading.producer_history import DEFAULT_PRODUCER_EXPIRATION_MS
 from klog.storage.repair.leader_epochs import LeaderEpochs
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 from klog.config.broker import BrokerConfig
 from klog.formats.constants import INT64_MAX
 from klog.formats.names import TopicPartition
-from klog.storage.reading.producer_state import DEFAULT_PRODUCER_EXPIRATION_MS
+from klog.storage.reading.producer_history import DEFAULT_PRODUCER_EXPIRATION_MS
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,8 @@ from typing import Final, NamedTuple
 from klog.formats.wrapping import sequence_before
 
 BATCHES_REMEMBERED: Final = 5
+DEFAULT_PRODUCER_EXPIRATION_MS: Final = 86_400_000
+"""Kafka's default of `producer.id.expiration.ms`."""
 
 
 class SentBatch(NamedTuple):

@@ -37,8 +37,6 @@ from klog.kernel.columns import BatchTable, RecordTable
 from klog.kernel.markers import BadMarker, bad_marker, decoded_marker
 from klog.storage.reading.producer_history import BATCHES_REMEMBERED, History, SentBatch, sent_batch
 
-DEFAULT_PRODUCER_EXPIRATION_MS: Final = 86_400_000
-
 _TRANSACTION_BITS: Final = TRANSACTIONAL_BIT | CONTROL_BIT
 _SMALLEST_MAP: Final = 16
 _NO_OFFSET: Final = -1

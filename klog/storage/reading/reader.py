@@ -13,18 +13,17 @@ from typing import BinaryIO, Final
 
 from klog.formats.checksums import Bytes
 from klog.formats.compression import DEFAULT_LIMIT_BYTES, decompress
-from klog.formats.constants import CODEC_MASK, MAGIC_POSITION, MIN_MESSAGE_SIZE
-from klog.formats.errors import CorruptRecordError, FormatError, KlogError, UnsupportedFormatError
+from klog.formats.constants import CODEC_MASK
+from klog.formats.errors import CorruptRecordError, KlogError, UnsupportedFormatError
 from klog.kernel import kernel
-from klog.kernel.columns import OFFSET_UNKNOWN, STOP_BAD_SIZE, BatchTable, RecordTable
+from klog.kernel.columns import OFFSET_UNKNOWN, BatchTable, RecordTable
 from klog.storage.files.chunks import CHUNK_BYTES, chunks
 from klog.storage.reading.position_search import start_position
 from klog.storage.reading.select import Bounds, compact
+from klog.storage.reading.tail import NEWEST_MAGIC, RECOVER_CUTS, tail_problem
 
 OnProblem = Callable[[KlogError], None]
 
-NEWEST_MAGIC: Final = 2
-_RECOVER_CUTS: Final = "`klog recover` cuts the log there as Kafka would and keeps what it cuts"
 _EVERYTHING: Final = Bounds()
 
 
@@ -228,7 +227,7 @@ class SegmentReader:
                     f"batch with offsets {table.base_offset[row]} to {table.last_offset[row]} "
                     f"fails its checksum (stored {table.crc[row]}, computed {table.computed_crc[row]})"
                 )
-                problem = CorruptRecordError(what, cure=_RECOVER_CUTS)
+                problem = CorruptRecordError(what, cure=RECOVER_CUTS)
                 self._on_problem(problem.at(self.path, table.position[row]))
 
     def _report_order(self, row: int) -> None:
@@ -239,39 +238,3 @@ class SegmentReader:
             cure="the offset was damaged (magic 2 checksums do not cover it) or the file is misnamed",
         )
         self._on_problem(problem.at(self.path, self.batches.position[row]))
-
-
-def tail_problem(table: BatchTable, rest: Bytes) -> KlogError | None:
-    """What is wrong with the bytes after the last batch of a finished scan; None if there are none.
-
-    `rest` is what the last buffer holds after that batch.
-    """
-    position = table.origin + table.consumed_bytes
-    if not len(rest):
-        return None
-    if position == 0 and not _looks_like_batch(rest):
-        return FormatError(
-            "does not start with a Kafka record batch: this is no segment, or its first bytes are lost",
-            position_bytes=0,
-            cure="check that the file is a .log of Kafka; a compressed copy must end in .gz",
-        )
-    if not any(rest):
-        what = "zero bytes follow the last batch"
-        return CorruptRecordError(
-            what, position_bytes=position, cure=f"left by an unclean stop; {_RECOVER_CUTS}"
-        )
-    if table.stop == STOP_BAD_SIZE:
-        what = f"size field {table.stop_size} is below the smallest, {MIN_MESSAGE_SIZE}: no batch can follow"
-    elif table.need_bytes:
-        what = f"last batch needs {table.need_bytes} bytes, {len(rest)} are left"
-    else:
-        what = f"{len(rest)} bytes follow the last batch, too few for another"
-    return CorruptRecordError(what, position_bytes=position, cure=_RECOVER_CUTS)
-
-
-def _looks_like_batch(data: Bytes) -> bool:
-    """Whether the first bytes could be those of a batch, or are all zero as in a pre-allocated segment."""
-    head = bytes(data[: MAGIC_POSITION + 1])
-    if not any(head):
-        return True
-    return len(head) <= MAGIC_POSITION or (head[MAGIC_POSITION] <= NEWEST_MAGIC and head[0] < 128)

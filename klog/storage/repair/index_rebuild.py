@@ -1,122 +1,40 @@
-"""Rebuilds the indexes of segments: `.index`, `.timeindex`, `.txnindex`, and producer snapshots on request.
+"""Rebuilds the indexes of segments: `.index`, `.timeindex`, `.txnindex`.
 
-Rules: Kafka's `LogSegment.recover` (in `segment_scan`); `producer_state` follows transactions. The `.log` is
-only read. Each index is written to a temporary file and renamed, so readers see the old one or the new one.
+Rules: Kafka's `LogSegment.recover` (in `segment_scan`); `producer_rebuild` follows transactions. The `.log`
+is only read. Each index is written to a temporary file and renamed, so readers see the old one or the new
+one. What a segment without transactions does not need, and a rebuild without a check, is not imported for it.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence, Set
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from klog.formats.constants import CONTROL_BIT, TXN_INDEX_ENTRY_BYTES, TXN_INDEX_VERSION
-from klog.formats.errors import FormatError, StorageError
+from klog.formats.constants import CONTROL_BIT
+from klog.formats.errors import StorageError
 from klog.formats.names import FileKind, segment_file
-from klog.formats.packed import TXN_INDEX_ENTRY
 from klog.kernel.columns import BatchTable
-from klog.storage.files.files import (
-    GZIP_SUFFIX,
-    open_for_reading,
-    read_whole,
-    size_bytes,
-    storage_error,
-    write_atomically,
-)
+from klog.storage.files.files import open_for_reading, read_whole, size_bytes, storage_error
 from klog.storage.files.partition_files import INDEX_KINDS, PartitionFiles, list_partition
 from klog.storage.files.quarantine import is_unfinished
-from klog.storage.indexes.index_check import IndexProblem, check_indexes
 from klog.storage.indexes.index_file import IndexFile, read_index
-from klog.storage.reading.producer_state import (
-    DEFAULT_PRODUCER_EXPIRATION_MS,
-    AbortedTxn,
-    ProducerState,
-    pack_aborted,
-    unpack_snapshot,
+from klog.storage.repair.index_reports import (
+    IndexReport,
+    IndexStatus,
+    RebuildOptions,
+    SegmentReport,
+    SegmentTask,
+    write_index,
 )
-from klog.storage.repair.producer_snapshots import Snapshots, replay
 from klog.storage.repair.segment_scan import IndexSettings, SegmentScan, scan_segment
+
+if TYPE_CHECKING:
+    from klog.storage.indexes.index_check import IndexProblem
 
 PARALLEL_FROM_BYTES: Final = 512 << 20
 """Below this a second process costs more than it brings."""
-
-
-class IndexStatus(StrEnum):
-    """The state of a file before the rebuild. `absent` files are optional: Kafka replays the log instead."""
-
-    VALID = "valid"
-    MISSING = "missing"
-    BROKEN = "broken"
-    ABSENT = "absent"
-
-
-@dataclass(frozen=True, slots=True)
-class RebuildOptions:
-    """`check` writes nothing; `force` rebuilds valid indexes too; `snapshots` includes producer snapshots.
-
-    `now_ms` decides which producers in snapshots have expired.
-    """
-
-    now_ms: int
-    settings: IndexSettings
-    check: bool = False
-    force: bool = False
-    snapshots: bool = False
-    producer_expiration_ms: int = DEFAULT_PRODUCER_EXPIRATION_MS
-
-
-@dataclass(frozen=True, slots=True)
-class IndexReport:
-    """One file: its state, the problem and its position (None: no problem), and whether it was written.
-
-    A valid index may be allocated in full, after a stop that was not clean or while a broker runs.
-    """
-
-    path: str
-    status: IndexStatus
-    what: str | None = None
-    position_bytes: int | None = None
-    rebuilt: bool = False
-    size_bytes: int | None = None
-    is_allocated_in_full: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentReport:
-    """The indexes of one segment, and the problem of its `.log` with its position, if there is one.
-
-    `unreadable` says why the segment could not be read or its indexes not written.
-    """
-
-    path: str
-    size_bytes: int
-    indexes: tuple[IndexReport, ...]
-    problem: str | None = None
-    problem_bytes: int | None = None
-    unreadable: StorageError | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentTask:
-    """One segment to check or rebuild. `is_gzipped` means a `.log.gz`, which is only read, and `is_held` that
-    a process holds the log directory.
-    """
-
-    directory: str
-    base_offset: int
-    active: bool
-    size_bytes: int
-    is_gzipped: bool = False
-    is_held: bool = False
-
-    @property
-    def path(self) -> str:
-        """The file with the batches."""
-        suffix = GZIP_SUFFIX if self.is_gzipped else ""
-        return os.path.join(self.directory, f"{segment_file(FileKind.LOG, self.base_offset)}{suffix}")
 
 
 def tasks_of(directory: str, only: int | None = None) -> list[SegmentTask]:
@@ -194,6 +112,8 @@ def _checked(
     task: SegmentTask, files: PartitionFiles, options: RebuildOptions
 ) -> dict[FileKind, IndexReport]:
     """What is found of the indexes of one segment."""
+    from klog.storage.indexes.index_check import check_indexes
+
     base = task.base_offset
     old = {
         kind: read_index(files.file(kind, base), kind, sorted_only=True) if files.has(kind, base) else None
@@ -211,9 +131,12 @@ def _checked(
         reports[kind] = _missing(files, kind, base, old[kind])
         if problem is not None:
             reports[kind] = IndexReport(files.file(kind, base), IndexStatus.BROKEN, *problem)
-    txn = _check_txn_index(files, base, options, found.has_markers)
-    if txn is not None:
-        reports[FileKind.TXN_INDEX] = txn
+    if files.has(FileKind.TXN_INDEX, base) or found.has_markers:
+        from klog.storage.repair.producer_rebuild import check_txn_index
+
+        txn = check_txn_index(files, base, options, found.has_markers)
+        if txn is not None:
+            reports[FileKind.TXN_INDEX] = txn
     return reports
 
 
@@ -249,81 +172,6 @@ def _missing(files: PartitionFiles, kind: FileKind, base: int, index: IndexFile 
     return IndexReport(path, IndexStatus.MISSING, "is not there")
 
 
-def _check_txn_index(
-    files: PartitionFiles, base: int, options: RebuildOptions, has_markers: bool
-) -> IndexReport | None:
-    """The transaction index compared with the segment; None if there is none and none is needed."""
-    path = files.file(FileKind.TXN_INDEX, base)
-    data = read_whole(path) if files.has(FileKind.TXN_INDEX, base) else None
-    if data is None and not has_markers:
-        return None
-    state = _producers_of(files, base, options) if has_markers else ProducerState()
-    if data is None:
-        return IndexReport(path, IndexStatus.MISSING, "is not there") if state.aborted else None
-    problem = txn_index_problem(data, base, state.aborted, state.lone_aborts)
-    if problem is None:
-        return IndexReport(path, IndexStatus.VALID)
-    return IndexReport(path, IndexStatus.BROKEN, *problem)
-
-
-def txn_index_problem(
-    data: bytes,
-    base_offset: int,
-    aborted: Sequence[AbortedTxn],
-    lone_aborts: Set[tuple[int, int]],
-) -> IndexProblem | None:
-    """What is wrong with a transaction index; None: nothing. `aborted` are the segment's transactions.
-
-    An entry that is none of the segment's own transactions is valid if its ABORT marker is in the segment:
-    the cleaner removes the records of aborted transactions first.
-    """
-    size = TXN_INDEX_ENTRY_BYTES
-    if data == pack_aborted(aborted):
-        return None  # what a rebuild writes, even if the batches are out of order
-    if len(data) % size:
-        what = f"{len(data)} bytes are no whole number of {size}-byte entries"
-        return IndexProblem(what, len(data) - len(data) % size)
-    missing = {(txn.producer_id, txn.last_offset): txn for txn in aborted}
-    last = base_offset - 1
-    for entry, (version, pid, first, end, _) in enumerate(TXN_INDEX_ENTRY.iter_unpack(data)):
-        if version != TXN_INDEX_VERSION:
-            return IndexProblem(f"entry {entry} has the unknown version {version}", entry * size)
-        if end <= last:
-            return IndexProblem(
-                f"entry {entry} ends at offset {end}, after one that ends at {last}", entry * size
-            )
-        last = end
-        txn = missing.pop((pid, end), None)
-        if txn is None and (pid, end) not in lone_aborts:
-            return IndexProblem(
-                f"entry {entry}: producer {pid} aborted nothing at offset {end}", entry * size
-            )
-        if txn is not None and txn.first_offset != first:
-            what = f"entry {entry} starts at offset {first}, the transaction at {txn.first_offset}"
-            return IndexProblem(what, entry * size)
-    if missing:
-        pid, end = min(missing, key=lambda key: key[1])
-        return IndexProblem(
-            f"the transaction that producer {pid} aborted at offset {end} is missing", len(data)
-        )
-    return None
-
-
-def _producers_of(files: PartitionFiles, base: int, options: RebuildOptions) -> ProducerState:
-    """The producers after the segment, from the newest snapshot and the batches after it."""
-    snapshots = Snapshots(
-        {at: files.file(FileKind.PRODUCER_SNAPSHOT, at) for at in files.snapshots if at <= base},
-        now_ms=options.now_ms,
-        expiration_ms=options.producer_expiration_ms,
-    )
-    earlier = {other: files.file(FileKind.LOG, other) for other in files.segments if other < base}
-    state = snapshots.state_at(base, log_start_offset=-1, segments=earlier)
-    state.aborted.clear()
-    state.lone_aborts.clear()
-    replay(state, files.file(FileKind.LOG, base))
-    return state
-
-
 def _repair(
     task: SegmentTask, files: PartitionFiles, options: RebuildOptions, reports: dict[FileKind, IndexReport]
 ) -> SegmentReport:
@@ -340,16 +188,20 @@ def _repair(
         scan = scan_segment(file, base, options.settings, follow=follow)
     _require_fitting_index(log, scan, options.settings)
     contents = {FileKind.OFFSET_INDEX: scan.offset_index, FileKind.TIME_INDEX: scan.time_index}
-    txn = pack_aborted(_producers_of(files, base, options).aborted) if has_markers else b""
-    if txn or files.has(FileKind.TXN_INDEX, base):
-        contents[FileKind.TXN_INDEX] = txn
+    txn_index = b""
+    if has_markers:
+        from klog.storage.repair.producer_rebuild import txn_index_of
+
+        txn_index = txn_index_of(files, base, options)
+    if txn_index or files.has(FileKind.TXN_INDEX, base):
+        contents[FileKind.TXN_INDEX] = txn_index
     # With `force` nothing was checked. An index that stays as it is needs no other look.
     if not reports and any(
         files.has(kind, base) and not _holds(files.file(kind, base), data) for kind, data in contents.items()
     ):
         reports = _checked(task, files, options)
     done = [
-        _write(files.file(kind, base), reports.get(kind) or _missing(files, kind, base), data, options)
+        write_index(files.file(kind, base), reports.get(kind) or _missing(files, kind, base), data, options)
         for kind, data in contents.items()
     ]
     at = scan.valid_bytes if scan.problem is not None else None
@@ -366,59 +218,3 @@ def _require_fitting_index(log: str, scan: SegmentScan, settings: IndexSettings)
             file=log,
             cure="use the topic's segment.index.bytes and index.interval.bytes; nothing was written",
         )
-
-
-def _write(path: str, report: IndexReport, data: bytes, options: RebuildOptions) -> IndexReport:
-    if report.status is IndexStatus.VALID and not options.force:
-        return report
-    write_atomically(path, data)
-    return IndexReport(
-        path, report.status, report.what, report.position_bytes, rebuilt=True, size_bytes=len(data)
-    )
-
-
-def rebuild_snapshots(directory: str, options: RebuildOptions) -> list[IndexReport]:
-    """Producer snapshots at each segment's start and at the log's end, as recovery would leave them.
-
-    Existing ones are checked (form and crc). Missing ones are written, but are not problems: brokers keep
-    only the newest. Raises `StorageError`.
-    """
-    files = list_partition(directory)
-    if not files.segments:
-        return []
-    reports: dict[int, IndexReport] = {}
-    for offset in files.snapshots:
-        path = files.file(FileKind.PRODUCER_SNAPSHOT, offset)
-        try:
-            unpack_snapshot(read_whole(path))
-            reports[offset] = IndexReport(path, IndexStatus.VALID)
-        except FormatError as error:
-            reports[offset] = IndexReport(path, IndexStatus.BROKEN, error.what, error.position_bytes)
-    contents = _snapshot_contents(files, reports, options)
-    for offset in contents:
-        path = files.file(FileKind.PRODUCER_SNAPSHOT, offset)
-        reports.setdefault(offset, IndexReport(path, IndexStatus.ABSENT, "a rebuild makes it"))
-    done = []
-    for offset, report in sorted(reports.items()):
-        wanted = contents.get(offset)
-        repair = wanted is not None and not options.check
-        done.append(_write(report.path, report, wanted, options) if repair and wanted is not None else report)
-    return done
-
-
-def _snapshot_contents(
-    files: PartitionFiles, reports: dict[int, IndexReport], options: RebuildOptions
-) -> dict[int, bytes]:
-    first = files.segments[0]
-    snapshots = Snapshots(
-        dict([(first, reports[first].path)] if first in reports and reports[first].what is None else []),
-        now_ms=options.now_ms,
-        expiration_ms=options.producer_expiration_ms,
-    )
-    for base in files.segments:
-        state = snapshots.state_at(base, log_start_offset=-1 if first else 0, segments={})
-        replay(state, files.file(FileKind.LOG, base))
-        snapshots.take(state)
-    end = state.end_offset
-    wanted = {*files.segments, end}
-    return {offset: data for offset, data in snapshots.taken.items() if offset in wanted}

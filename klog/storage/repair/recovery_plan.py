@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from klog.formats.names import FileKind
-from klog.storage.reading.producer_state import DEFAULT_PRODUCER_EXPIRATION_MS
+from klog.storage.reading.producer_history import DEFAULT_PRODUCER_EXPIRATION_MS
 from klog.storage.repair.segment_scan import IndexSettings
 
 

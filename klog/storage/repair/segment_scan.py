@@ -23,7 +23,7 @@ from klog.kernel import kernel
 from klog.kernel.columns import BatchTable, IndexState
 from klog.storage.files.chunks import chunks
 from klog.storage.files.verified_chunks import verified_chunks
-from klog.storage.reading.reader import tail_problem
+from klog.storage.reading.tail import tail_problem
 
 DEFAULT_INDEX_INTERVAL_BYTES: Final = 4096
 DEFAULT_INDEX_MAX_BYTES: Final = 10_485_760

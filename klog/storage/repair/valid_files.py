@@ -18,7 +18,7 @@ from klog.storage.indexes.index_check import check_indexes
 from klog.storage.indexes.index_file import read_index
 from klog.storage.reading.producer_state import producers_in
 from klog.storage.repair.epoch_check import ascending, epoch_problems
-from klog.storage.repair.index_rebuild import txn_index_problem
+from klog.storage.repair.producer_rebuild import txn_index_problem
 from klog.storage.repair.recovery_plan import Step, Write, WriteIndexes
 from klog.storage.repair.recovery_state import Recovery
 from klog.storage.repair.snapshot_check import contradicts

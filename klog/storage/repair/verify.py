@@ -13,17 +13,14 @@ from klog.formats.compression import DEFAULT_LIMIT_BYTES
 from klog.formats.errors import FormatError, KlogError, StorageError
 from klog.formats.names import FileKind, FileState, parse_file, segment_file
 from klog.jobs.progress import OnBytes
+from klog.storage.files.checkpoint_files import Checkpoints
 from klog.storage.files.directory_lock import holder_of
 from klog.storage.files.files import GZIP_SUFFIX, size_bytes
-from klog.storage.files.log_directory import Checkpoints, log_directory_of
+from klog.storage.files.log_directory import log_directory_of
 from klog.storage.files.partition_files import list_partition
 from klog.storage.files.targets import Target, is_partition, targets
-from klog.storage.repair.index_rebuild import (
-    PARALLEL_FROM_BYTES,
-    RebuildOptions,
-    SegmentTask,
-    tasks_of,
-)
+from klog.storage.repair.index_rebuild import PARALLEL_FROM_BYTES, tasks_of
+from klog.storage.repair.index_reports import RebuildOptions, SegmentTask
 from klog.storage.repair.problem import OFFLINE, Problem
 from klog.storage.repair.recovery import plan_recovery
 from klog.storage.repair.recovery_plan import RecoveryPlan, RecoverySettings

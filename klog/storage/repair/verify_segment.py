@@ -26,13 +26,8 @@ from klog.kernel.columns import BatchTable, RecordTable
 from klog.kernel.markers import decoded_marker
 from klog.storage.files.files import open_for_reading
 from klog.storage.reading.reader import SegmentReader
-from klog.storage.repair.index_rebuild import (
-    IndexReport,
-    IndexStatus,
-    RebuildOptions,
-    SegmentTask,
-    rebuild_segment,
-)
+from klog.storage.repair.index_rebuild import rebuild_segment
+from klog.storage.repair.index_reports import IndexReport, IndexStatus, RebuildOptions, SegmentTask
 from klog.storage.repair.problem import OFFLINE, REBUILD, RECOVER, Problem, Severity, note
 from klog.storage.repair.recovery_epochs import note_epochs
 

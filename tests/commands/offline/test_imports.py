@@ -1,10 +1,11 @@
-"""What a small dump imports. Each module costs time before the first byte is written.
+"""What a small dump and a rebuild of indexes import. Each module costs time before the first byte is written.
 
-If this test fails, import the new module where it is used, or list it here if a small dump needs it.
+If this test fails, import the new module where it is used, or list it here if the command needs it.
 """
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,8 @@ from pathlib import Path
 import pytest
 
 SEGMENT = Path(__file__).parents[3] / "fixtures/k39-txn/logs/t-txn-0/00000000000000000000.log"
+
+PLAIN_SEGMENT = Path(__file__).parents[3] / "fixtures/k39-codecs/logs/t-none-0/00000000000000000000.log"
 
 SHOW = """
 import atexit, sys
@@ -85,16 +88,36 @@ SLOW = {
 """Modules of the standard library that cost most, or that import many others."""
 
 
+UNUSED_BY_A_REBUILD = {
+    "klog.formats.checkpoints",
+    "klog.formats.compression",
+    "klog.storage.indexes.index_check",
+    "klog.storage.reading.position_search",
+    "klog.storage.reading.producer_state",
+    "klog.storage.reading.reader",
+    "concurrent.futures",
+    "logging",
+    "multiprocessing",
+}
+"""What is for checks, records and transactions, and pools."""
+
+
+def imported_by(*arguments: str) -> tuple[set[str], str]:
+    """The modules that a command has imported, and its output."""
+    command = [sys.executable, "-S", "-c", SHOW, *arguments]
+    path = [entry for entry in sys.path if entry]
+    env = {"PYTHONPATH": ":".join(path), "LC_ALL": "C.UTF-8"}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    return set(done.stderr.split()), done.stdout
+
+
 @pytest.fixture(scope="module")
 def imported() -> set[str]:
     """The modules of a dump of a small file in Kafka's format."""
     options = ("dump-segment", "--format", "kafka", "--print-data-log", "--deep-iteration", str(SEGMENT))
-    command = [sys.executable, "-S", "-c", SHOW, *options]
-    path = [entry for entry in sys.path if entry]
-    env = {"PYTHONPATH": ":".join(path), "LC_ALL": "C.UTF-8"}
-    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
-    assert "baseOffset: " in done.stdout
-    return set(done.stderr.split())
+    modules, output = imported_by(*options)
+    assert "baseOffset: " in output
+    return modules
 
 
 def test_a_small_dump_imports_these_modules_of_klog(imported: set[str]) -> None:
@@ -115,3 +138,12 @@ def test_a_small_dump_imports_these_packages_of_others(imported: set[str]) -> No
 
 def test_a_small_dump_imports_no_slow_module(imported: set[str]) -> None:
     assert not imported & SLOW
+
+
+def test_a_rebuild_of_indexes_without_transactions_imports_only_what_it_needs(tmp_path: Path) -> None:
+    partition = tmp_path / "t-0"
+    partition.mkdir()
+    shutil.copy(PLAIN_SEGMENT, partition)
+    modules, _ = imported_by("rebuild-index", "--force", "--quiet", str(partition))
+    assert (partition / SEGMENT.name).with_suffix(".index").exists()
+    assert not modules & UNUSED_BY_A_REBUILD

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 from klog.formats.names import TopicPartition
 from klog.server.read_only.damage_search import DamageSearch, ServedSegment
 from klog.server.read_only.opening import opened_backup
-from klog.storage.repair.index_rebuild import RebuildOptions
+from klog.storage.repair.index_reports import RebuildOptions
 from klog.storage.repair.problem import Severity
 from klog.storage.repair.segment_scan import IndexSettings
 from klog.storage.repair.verify import scope_of, verify

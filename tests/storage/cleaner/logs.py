@@ -17,7 +17,9 @@ from klog.storage.cleaner.closed_log import ClosedLog, open_closed_log
 from klog.storage.cleaner.selection import DirtyLog, dirty_log
 from klog.storage.cleaner.swap import remove, swap_in
 from klog.storage.cleaner.task import CleanerSettings, CleanResult, CleanTask
-from klog.storage.repair.index_rebuild import RebuildOptions, rebuild, rebuild_snapshots, tasks_of
+from klog.storage.repair.index_rebuild import rebuild, tasks_of
+from klog.storage.repair.index_reports import RebuildOptions
+from klog.storage.repair.producer_rebuild import rebuild_snapshots
 from klog.storage.repair.segment_scan import IndexSettings
 
 NOW_MS = 1_800_000_000_000
