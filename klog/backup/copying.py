@@ -114,6 +114,7 @@ class _Copy:
             end_bytes=part.size_bytes,
             max_batch_bytes=MAX_BATCH_BYTES,
             chunk_bytes=min(CHUNK_BYTES, max(_LEAST_CHUNK_BYTES, part.size_bytes - position)),
+            keeps_previous=True,  # it may still be hashed
         ):
             self._writer.on_bytes(table.consumed_bytes)
             wanted, is_bound = self._wanted(data)

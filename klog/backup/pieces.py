@@ -157,17 +157,14 @@ class _Piece:
             deque(self._transactions.follow(data, table, first_row, end_row), maxlen=0)
 
     def add(self, data: memoryview, first_offset: int, end_offset: int, max_timestamp_ms: int) -> None:
-        """Add batches."""
+        """Add batches. Another thread hashes them: they must not change until the next ones are added."""
         if self._first_offset < 0:
             self._first_offset = first_offset
         self._end_offset = end_offset
         self._max_timestamp_ms = max(self._max_timestamp_ms, max_timestamp_ms)
         self.size_bytes += len(data)
         self._hash.begin(data)
-        try:
-            self._packer.add(data)
-        finally:
-            self._hash.wait()
+        self._packer.add(data)
 
     def discard(self) -> None:
         """Remove what was not committed."""
@@ -229,7 +226,10 @@ class SegmentPieces:
         self._piece: _Piece | None = None
 
     def add(self, data: memoryview, table: BatchTable, first_row: int, end_row: int) -> None:
-        """Add rows of a table at `end_bytes`. `data` are the bytes that were scanned into the table."""
+        """Add rows of a table at `end_bytes`. `data` are the bytes that were scanned into the table.
+
+        They may still be hashed until the next call, or that of `finish_piece`, is over.
+        """
         while first_row < end_row:
             if self._piece is None:
                 self._piece = self._writer.begin(self._partition, self._segment, self.end_bytes, table)

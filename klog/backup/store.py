@@ -46,6 +46,7 @@ class NewObject:
         self.name = ""
         self._store = store
         self._pending = pending
+        pending.sink.skip_checksum()  # names have a SHA-256, and documents a checksum of their own
         self._sealer = None if keys is None else Sealer(keys, pending.sink.write)
 
     def write(self, data: Bytes) -> None:

@@ -71,6 +71,7 @@ class Sink(io.RawIOBase):
         super().__init__()
         self._file: Writable | None = file
         self._hash = xxhash.xxh3_128()
+        self._is_checksummed = True
         self.size_bytes = 0
 
     def writable(self) -> bool:
@@ -80,9 +81,14 @@ class Sink(io.RawIOBase):
         """Discard all further bytes: an abandoned writer still writes its footer."""
         self._file = None
 
+    def skip_checksum(self) -> None:
+        """Compute no checksum, because nobody will ask for it."""
+        self._is_checksummed = False
+
     def write(self, data: Any, /) -> int:  # noqa: ANN401 (any buffer)
         if self._file is not None:
-            self._hash.update(data)
+            if self._is_checksummed:
+                self._hash.update(data)
             self._file.write(data)
         size_bytes = memoryview(data).nbytes
         self.size_bytes += size_bytes
@@ -295,7 +301,7 @@ class _LocalFile:
         _make_directories(os.path.dirname(self.temporary))
         with writing(output.root):
             # Writers of tables write rows in large pieces, but footers in small ones.
-            self._file = open(self.temporary, "xb", buffering=1 << 20)  # noqa: SIM115 (see discard)
+            self._file = open(self.temporary, "xb", buffering=1 << 17)  # noqa: SIM115 (see discard)
         self._synced = BackgroundSyncedFile(self._file)
         self.sink = Sink(self._synced)
         self.is_committed = False

@@ -27,7 +27,7 @@ from klog.protocol.fetch_request import FetchPartition, FetchRequest
 from klog.protocol.fetch_response import PartitionFetched
 from klog.protocol.offset_times import EARLIEST, LATEST
 
-FETCH_BYTES: Final = 1 << 20
+FETCH_BYTES: Final = 2 << 20
 _MOST_FETCH_BYTES: Final = 8 << 20
 _MOST_CUT_SHARE: Final = 8
 _MAX_WAIT_MS: Final = 500
