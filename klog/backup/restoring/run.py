@@ -86,7 +86,7 @@ def run_restore(
         index_settings(known, {each.view.partition.topic for each in plan.partitions}),
     )
     target = RestoreTarget(options.directory, identity(plan))
-    _require_space(plan, replicas, target.path)
+    require_space(plan, replicas, target.path)
     directories = {node: os.path.join(target.path, name) for node, name in names.items()}
     losses: list[str] = []
     changes: list[str] = []
@@ -150,7 +150,7 @@ def _only_broker(manifest: Manifest) -> int:
     return next(iter(ids), 0)
 
 
-def _require_space(plan: RestorePlan, replicas: Replicas, path: str) -> None:
+def require_space(plan: RestorePlan, replicas: Replicas, path: str) -> None:
     """Raises `StorageError` if the target's file system has too little space."""
     needed = sum(each.size_bytes * len(replicas[each.target]) for each in plan.partitions)
     existing = path

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from klog.commands.offline.moments import RepositoryOptions, files_of, numbers_of
+from klog.commands.shared.key_options import KeyOptions
 from klog.commands.shared.messages import print_error, print_line, print_note
 from klog.commands.shared.option_sets import flag, optional
 from klog.commands.shared.output import OutputOptions
 from klog.commands.shared.terminal import count_of, note_slowness, progress
 from klog.formats.constants import INT64_MAX
-from klog.formats.errors import UsageError
 
 if TYPE_CHECKING:
     from klog.formats.names import TopicPartition
@@ -40,17 +41,20 @@ class DiffOptions:
     )
     quiet: bool = flag("Show no progress.", "--quiet", "-q")
 
+    def wants_topic(self, topic: str) -> bool:
+        """Whether partitions of a topic are compared."""
+        return not self.topic or topic in self.topic
+
     def selection(self) -> Selection:
         """What the options select. Raises UsageError."""
         from klog.commands.shared.arguments import parse_offsets
         from klog.replicas.compare_partitions import Selection
 
-        topics, numbers = self.topic, _numbers(self.partitions)
+        numbers = numbers_of(self.partitions)
         first, last = parse_offsets(self.offsets)
 
         def wants(partition: TopicPartition) -> bool:
-            named = not topics or partition.topic in topics
-            return named and (not numbers or partition.partition in numbers)
+            return self.wants_topic(partition.topic) and (not numbers or partition.partition in numbers)
 
         return Selection(
             wants,
@@ -61,25 +65,21 @@ class DiffOptions:
         )
 
 
-def _numbers(text: str | None) -> set[int]:
-    try:
-        return {int(each) for each in (text or "").split(",") if each}
-    except ValueError:
-        raise UsageError(f"--partitions {text!r} are no numbers", cure="write 0,3") from None
-
-
 def diff(
     a: Annotated[str, typer.Argument(metavar="A", help="A directory, a segment or an object store's URI.")],
     b: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
     options: DiffOptions,
+    moments: RepositoryOptions,
+    keys: KeyOptions,
     output: OutputOptions,
 ) -> None:
     """Compare two replicas or backups offset by offset, and say which one Kafka would keep.
 
     Reads log directories, partition directories, segments, gzipped copies and object stores, as klog export
-    does. Changes nothing and takes no lock. The same records in other batches, as klog convert writes them,
-    are no difference. Kafka keeps the replica with the highest leader epoch, and among those the longest.
-    The exit code is 0 if all records are the same, else 1.
+    does. A may also be a backup repository, and so may B: --at names its moment, and what is selected is
+    copied into the directory for temporary files. Changes nothing and takes no lock. The same records in
+    other batches, as klog convert writes them, are no difference. Kafka keeps the replica with the highest
+    leader epoch, and among those the longest. The exit code is 0 if all records are the same, else 1.
 
     Examples:
 
@@ -90,12 +90,16 @@ def diff(
         klog diff a/orders-0 b/orders-0 --offsets 1000..2000 --records
 
         klog diff /var/lib/kafka /backup/kafka -o jsonl
+
+        klog diff s3://backups/cluster s3://backups/cluster --at 2h --at 1h --topic orders
     """
     from klog.replicas.compare_partitions import find_pairs
 
-    pairs, found = find_pairs(a, b, options.selection())
-    _tell(found)
-    same = _compare(pairs, options, output)
+    selection = options.selection()
+    with files_of((a, b), moments, keys, options.wants_topic, selection.wants) as (ours, theirs):
+        pairs, found = find_pairs(ours, theirs, selection)
+        _tell(found)
+        same = _compare(pairs, options, output)
     if not same or found.problems:
         raise typer.Exit(1)
 

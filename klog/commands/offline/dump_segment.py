@@ -10,15 +10,18 @@ import importlib
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, BinaryIO
 
 import typer
 
 from klog.commands.kafka_tools.dump_log.options import DEFAULT_FLAGS, KafkaOptions
-from klog.commands.offline.dump.options import CheckOptions, DumpFormat, DumpOptions
+from klog.commands.offline.dump.options import CheckOptions, DumpFormat, DumpOptions, PartOptions
+from klog.commands.offline.moments import RepositoryOptions, files_of
 from klog.commands.offline.outputs import check_descriptor, output_file
 from klog.commands.shared.decoding.options import DecodingOptions
+from klog.commands.shared.key_options import KeyOptions
 from klog.commands.shared.records.plan import BytesMode, DumpPlan, Rows
 from klog.commands.shared.records.problems import Problems
 from klog.commands.shared.records.selection_options import SelectionOptions
@@ -37,8 +40,14 @@ def dump_segment(
     checks: CheckOptions,
     decoding: DecodingOptions,
     kafka: KafkaOptions,
+    moments: RepositoryOptions,
+    parts: PartOptions,
+    keys: KeyOptions,
 ) -> None:
     """Show the content of segments, indexes, snapshots and checkpoints. Changes nothing.
+
+    A path may also be a backup repository; --at names a moment of it. What is selected of it is copied into
+    the directory for temporary files first.
 
     Examples:
 
@@ -53,6 +62,8 @@ def dump_segment(
         klog dump-segment --format parquet --output orders.parquet orders-0
 
         klog dump-segment --files 00000000000000000000.log --print-data-log
+
+        klog dump-segment s3://backups/cluster --at 2026-11-24T10:00:00Z --topic orders
     """
     flags = kafka.flags()
     kafka_style = bool(options.files) or flags != DEFAULT_FLAGS
@@ -62,13 +73,11 @@ def dump_segment(
         shows_records = not (options.summary or kafka_style or options.batches)
         format_ = _decoded_format(format_, options.bytes, shows_records=shows_records)
     chosen = _chosen_format(format_, kafka_style=kafka_style, summary=options.summary, output=options.output)
-    selected = selection.selection(datetime.now(UTC))
-    missed = Problems(strict=checks.strict)
     plan = DumpPlan(
-        files=tuple(expand(options.named(), all_kinds=options.all_files, on_problem=missed)),
+        files=(),
         rows=Rows.BATCHES if options.batches else Rows.RECORDS,
         bytes_mode=options.bytes if decoder is None else BytesMode.BASE64,
-        selection=selected,
+        selection=selection.selection(datetime.now(UTC)),
         verify=checks.verify,
         strict=checks.strict,
         kafka=flags,
@@ -76,12 +85,16 @@ def dump_segment(
         force=options.force,
         max_decompressed_bytes=checks.max_decompressed_bytes,
     )
-    if not plan.files and missed.count:
-        raise typer.Exit(1)  # there is nothing to show: create no empty output file
-    if not plan.files:
-        named = ", ".join(options.named())
-        raise StorageError(f"{named}: no segments to show", cure="--all-files shows other files")
-    raise typer.Exit(max(missed.exit_code, _run(plan, chosen, summary=options.summary, decoder=decoder)))
+    with files_of(options.named(), moments, keys, parts.wants_topic, parts.wants) as paths:
+        missed = Problems(strict=checks.strict)
+        files = tuple(expand(paths, all_kinds=options.all_files, on_problem=missed))
+        if not files and missed.count:
+            raise typer.Exit(1)  # there is nothing to show: create no empty output file
+        if not files:
+            named = ", ".join(options.named())
+            raise StorageError(f"{named}: no segments to show", cure="--all-files shows other files")
+        code = _run(replace(plan, files=files), chosen, summary=options.summary, decoder=decoder)
+    raise typer.Exit(max(missed.exit_code, code))
 
 
 def _decoded_format(wanted: DumpFormat | None, bytes_: BytesMode, *, shows_records: bool) -> DumpFormat:

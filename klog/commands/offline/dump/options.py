@@ -7,10 +7,12 @@ from enum import StrEnum
 
 import typer
 
+from klog.commands.offline.moments import REPOSITORIES, numbers_of
 from klog.commands.shared.option_sets import argument, flag, option_set, optional
 from klog.commands.shared.records.plan import BytesMode
 from klog.commands.shared.records.selection_options import ROWS
 from klog.formats.compression import DEFAULT_LIMIT_BYTES
+from klog.formats.names import TopicPartition
 
 
 class DumpFormat(StrEnum):
@@ -29,7 +31,9 @@ class DumpOptions:
     """Which files to show, in which form, and where."""
 
     paths: list[str] | None = argument(
-        None, "Files (plain or .gz), globs, partition directories or whole log directories.", "[PATH]..."
+        None,
+        "Files (plain or .gz), globs, partition directories, log directories or backup repositories.",
+        "[PATH]...",
     )
     files: list[str] | None = optional(None, "Files, named as for kafka-dump-log.", metavar="FILE,FILE")
     format: DumpFormat | None = optional(
@@ -59,6 +63,33 @@ class DumpOptions:
         if not named:
             raise typer.BadParameter("no file named")
         return named
+
+
+@option_set(REPOSITORIES)
+class PartOptions:
+    """Which partitions of a repository to show."""
+
+    topic: list[str] | None = optional(
+        None,
+        "Of a repository: only topics that match as a whole (a regular expression; repeatable).",
+        "--topic",
+        "-t",
+        metavar="PATTERN",
+    )
+    partitions: str | None = optional(
+        None, "Of a repository: only partitions with these numbers.", metavar="NUMBER,..."
+    )
+
+    def wants_topic(self, topic: str) -> bool:
+        """Whether partitions of a topic are shown. Raises UsageError."""
+        from klog.admin.topic_patterns import include_list
+
+        return not self.topic or any(include_list(each).fullmatch(topic) for each in self.topic)
+
+    def wants(self, partition: TopicPartition) -> bool:
+        """Whether a partition is shown. Raises UsageError."""
+        numbers = numbers_of(self.partitions)
+        return self.wants_topic(partition.topic) and (not numbers or partition.partition in numbers)
 
 
 @option_set("Checking")
