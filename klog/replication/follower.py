@@ -75,8 +75,8 @@ def at_epoch_start(
 ) -> dict[int, FollowerState]:
     """The followers at the start of a leader epoch.
 
-    `known` is what the same leader knew of them in its epoch before; their offsets are kept. Members of the
-    ISR count as caught up now, so that none is removed before it had time to fetch. Others count as never
+    `known` is what the same leader knew of them in the epoch just before; their offsets are kept. Members of
+    the ISR count as caught up now, so that none is removed before it had time to fetch. Others count as never
     caught up, so that none joins before it has fetched.
     """
     followers: dict[int, FollowerState] = {}

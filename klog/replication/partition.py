@@ -120,10 +120,13 @@ class Partition:
             if state.is_leader:
                 # Written before anything is appended, so that followers can ask where the epoch starts.
                 log.assign_epoch(state.leader_epoch, state.epoch_start_offset)
+                # In an epoch that this broker was not told of another may have led, and followers have cut
+                # their logs for it. Kafka keeps their offsets all the same, and can commit what they lack.
+                leads_on = old.is_leader and state.leader_epoch == old.leader_epoch + 1
                 followers = at_epoch_start(
                     self._remote_replicas(state),
                     state.isr.committed,
-                    self.followers if old.is_leader else {},
+                    self.followers if leads_on else {},
                     state.epoch_start_offset,
                     self.context.clock_ms(),
                 )

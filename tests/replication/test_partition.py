@@ -21,6 +21,7 @@ from tests.server.handlers.parts import BROKER, OTHER_BROKER, Broker, NoBackgrou
 from tests.threads import join, started
 
 BOTH = (BROKER, OTHER_BROKER)
+THIRD_BROKER = 9
 
 
 @pytest.fixture
@@ -148,6 +149,18 @@ def test_a_leader_after_another_one_knows_nothing_of_its_followers(broker: Broke
     broker.lead(leader=OTHER_BROKER, epoch=1, replicas=BOTH)
     broker.lead(epoch=2, replicas=BOTH)
     assert partition.followers[OTHER_BROKER] == FollowerState(last_caught_up_ms=broker.clock())
+
+
+def test_a_leader_that_missed_an_epoch_waits_for_its_followers_fetches(broker: Broker) -> None:
+    """Another broker may have led in that epoch, and the follower's log may have been cut for it."""
+    partition = broker.lead(replicas=(BROKER, OTHER_BROKER, THIRD_BROKER))
+    broker.append(5)
+    broker.follow(4)
+    broker.lead(epoch=2, replicas=BOTH)
+    assert partition.followers[OTHER_BROKER] == FollowerState(last_caught_up_ms=broker.clock())
+    assert partition.log.high_watermark == 0
+    broker.follow(3)
+    assert partition.log.high_watermark == 3
 
 
 def test_a_future_log_takes_the_log_s_place_when_it_ends_where_the_log_ends(
