@@ -16,6 +16,8 @@ from typing import BinaryIO, Final
 
 from klog.backup import names
 from klog.backup.copying import SegmentPart, copy_part, same_batch
+from klog.backup.known_segments import KnownSegment, known_segments, last_seen, place_after
+from klog.backup.matching import Behind
 from klog.backup.model import Damage, PartitionState, Piece, SegmentSeen, SnapshotObject, StoredObject
 from klog.backup.pieces import PIECE_BYTES, PieceWriter
 from klog.backup.scanning import (
@@ -30,7 +32,7 @@ from klog.backup.store import StoreError
 from klog.formats.constants import INT64_MAX
 from klog.formats.errors import FormatError, KlogError, StorageError
 from klog.formats.names import TopicPartition
-from klog.replicas.files import base_name, open_input, read_small
+from klog.replicas.files import open_input, read_small
 from klog.replicas.open_segment import OpenSegment
 from klog.replicas.recorded_ends import recorded_end
 from klog.replicas.replica_contents import current_segments
@@ -63,12 +65,14 @@ class Outcome:
 
     `is_in_doubt` says that a running broker's log is shorter than its files say: a topic may just have been
     deleted and created again. `fingerprint` is that of the state; None if it is what the source has shown.
+    `is_kept` says that it is the state before, of another replica, which this one would follow.
     """
 
     state: PartitionState | None
     problems: tuple[KlogError, ...] = ()
     is_in_doubt: bool = False
     fingerprint: str | None = None
+    is_kept: bool = False
 
 
 def copy_partition(
@@ -78,8 +82,7 @@ def copy_partition(
 
     `previous` is the state before. Raises `StorageError`.
     """
-    is_here = previous is not None and listed.log_directory.source.has(previous)
-    state = previous if is_here else None
+    state = previous
     for attempt in range(MOST_TRIES):
         again: Listed | None
         try:
@@ -136,15 +139,6 @@ def _has_grown(old: FileSeen, new: FileSeen) -> bool:
     return same_file and old.stat[0] <= new.stat[0]
 
 
-@dataclass(frozen=True, slots=True)
-class _Segment:
-    """What the backup has of one segment."""
-
-    pieces: tuple[Piece, ...]
-    seen: SegmentSeen
-    damage: tuple[Damage, ...]
-
-
 def _copy_once(
     listed: Listed, previous: PartitionState | None, writer: PieceWriter, rules: CopyRules
 ) -> Outcome:
@@ -158,11 +152,17 @@ def _copy_once(
     log_start = max(directory.log_starts.get(partition, 0), *(one.base_offset for one in segments[:1]), 0)
     read_time_ms = rules.now_ms()
     stats = {file.entry.path: file.stat for file in listed.files}
-    before = _segments_before(previous)
-    copied: dict[int, _Segment] = {}
+    known = known_segments(listed, replica, segments, previous, log_start, bound)
+    if isinstance(known, Behind):
+        return _kept_outcome(listed, known)
+    log_start = max(log_start, known.log_start_offset)
+    kept = known.kept
+    copied: dict[int, KnownSegment] = {}
     for segment, following in zip_longest(segments, [one.base_offset for one in segments[1:]]):
         if following is not None and following <= log_start:
             continue  # it holds deleted records only
+        if kept is not None and segment.base_offset < kept.segment.base_offset:
+            continue
         if copied and segment.base_offset > bound:
             break
         task = _SegmentTask(
@@ -172,9 +172,10 @@ def _copy_once(
             bound,
             may_grow=following is None and directory.is_running,
             is_racy=is_racy(stats[segment.log], read_time_ms),
+            place=place_after(kept, segment) if kept is not None and segment == kept.segment else None,
         )
-        copied[segment.base_offset] = task.copy(before.get(segment.base_offset), partition, writer)
-    pieces = tuple(piece for each in copied.values() for piece in each.pieces)
+        copied[segment.base_offset] = task.copy(known.segments.get(segment.base_offset), partition, writer)
+    pieces = (*known.pieces(), *(piece for each in copied.values() for piece in each.pieces))
     last_base = max(copied, default=0)
     log_end = max([last_base, *(piece.end_offset for piece in pieces[-1:])])
     end_offset = min(bound, log_end)
@@ -197,9 +198,13 @@ def _copy_once(
         source=directory.source.directory,
         broker_id=directory.source.broker_id,
         read_time_ms=read_time_ms,
-        empty_segments=tuple(base for base, each in copied.items() if not each.pieces),
+        empty_segments=tuple(
+            base
+            for base, each in copied.items()
+            if not each.pieces and (kept is None or base != kept.segment.base_offset)
+        ),
         damage=tuple(damage),
-        seen=tuple(each.seen for each in copied.values()),
+        seen=tuple(each.seen for each in copied.values()) if kept is None else last_seen(pieces, copied),
     )
     return Outcome(state, tuple(found.problems), is_short and directory.is_running)
 
@@ -231,28 +236,23 @@ def _snapshot(
     return None
 
 
-def _segments_before(previous: PartitionState | None) -> dict[int, _Segment]:
-    if previous is None:
-        return {}
-    pieces = previous.segments()
-    return {
-        seen.base_offset: _Segment(
-            pieces.get(seen.base_offset, ()),
-            seen,
-            tuple(each for each in previous.damage if _is_of(each, seen.base_offset)),
-        )
-        for seen in previous.seen
-    }
-
-
-def _is_of(damage: Damage, base_offset: int) -> bool:
-    """Whether damage is in a segment. What is missing at the end of the log is found out anew each time."""
-    return damage.position_bytes is not None and base_name(damage.file).startswith(f"{base_offset:020d}.")
+def _kept_outcome(listed: Listed, behind: Behind) -> Outcome:
+    """The state before; records of this replica that are not in it are named."""
+    if behind.diverged is None:
+        return Outcome(behind.state, is_kept=True)
+    what = (
+        f"has other records from offset {behind.diverged} on than the replica in the backup, "
+        "which has a higher leader epoch"
+    )
+    cure = "they are not in the backup; a broker would truncate them"
+    return Outcome(behind.state, (StorageError(what, file=listed.path, cure=cure),), is_kept=True)
 
 
 @dataclass(frozen=True, slots=True)
 class _SegmentTask:
-    """One segment of a listing. `may_grow` says that a broker may be writing at its end."""
+    """One segment of a listing. `may_grow` says that a broker may be writing at its end. `place` is where its
+    pieces are in a state of another replica: the base offset, and what is added to their positions.
+    """
 
     segment: SegmentFile
     stat: tuple[int, int, int, int, int]
@@ -260,8 +260,11 @@ class _SegmentTask:
     end_offset: int
     may_grow: bool
     is_racy: bool
+    place: tuple[int, int] | None = None
 
-    def copy(self, before: _Segment | None, partition: TopicPartition, writer: PieceWriter) -> _Segment:
+    def copy(
+        self, before: KnownSegment | None, partition: TopicPartition, writer: PieceWriter
+    ) -> KnownSegment:
         """Copy what is not in the backup `before`. Raises `StorageError`, also if the file was replaced."""
         is_closed = self.following is not None
         if before is not None and is_closed and _is_scattered(before.pieces):
@@ -286,11 +289,11 @@ class _SegmentTask:
         self,
         file: BinaryIO,
         size_bytes: int,
-        before: _Segment | None,
+        before: KnownSegment | None,
         partition: TopicPartition,
         writer: PieceWriter,
-    ) -> _Segment:
-        base = self.segment.base_offset
+    ) -> KnownSegment:
+        base, added_bytes = self.place or (self.segment.base_offset, 0)
         kept = () if before is None else before.pieces
         start_bytes = 0 if before is None else before.seen.end_bytes
         part = SegmentPart(
@@ -315,7 +318,10 @@ class _SegmentTask:
             damage += (
                 Damage(self.segment.log, done.end_bytes, done.next_offset, self.following, copy_damage.what),
             )
-        return _Segment((*kept, *done.pieces), seen, (*damage, *done.damage))
+        pieces = done.pieces
+        if added_bytes:
+            pieces = tuple(replace(each, start_bytes=each.start_bytes + added_bytes) for each in pieces)
+        return KnownSegment((*kept, *pieces), seen, (*damage, *done.damage))
 
 
 def _is_scattered(pieces: Sequence[Piece]) -> bool:

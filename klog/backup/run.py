@@ -287,7 +287,7 @@ class _Run:
         except FormatError as error:
             problems.append(error)  # the repository is damaged: the partition is read anew
         outcome = work.candidate.copy(previous, self._writer, self._rules, problems)
-        if outcome.state is None or previous is None or self._joiner is None:
+        if outcome.state is None or outcome.is_kept or previous is None or self._joiner is None:
             return outcome
         return replace(outcome, state=self._joiner.joined(outcome.state, previous, problems.append))
 
@@ -300,6 +300,8 @@ class _Run:
         self._problems += [Problem(work.partition, str(error)) for error in copied.problems]
         if copied.outcome is None:
             return  # the backup before is kept
+        if copied.outcome.is_kept:
+            return
         state = copied.outcome.state
         if state is None:
             if work.ref is not None:

@@ -1,0 +1,152 @@
+"""Finds what a replica has of the state that was read from another one, without reading it.
+
+Replicas with the same leader epochs up to an offset have the same batches below it (KIP-101). The batch
+before that offset is compared by its header, which has the checksum of its records. Each piece of the state
+must begin with its first batch at its distance from there, so a replica that was compacted otherwise has
+nothing in common. Topics with different ids have nothing in common either.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import BinaryIO
+
+from klog.backup.model import PartitionState, Piece
+from klog.formats.checkpoints import EpochEntry
+from klog.formats.constants import BATCH_HEADER_BYTES
+from klog.replicas.files import open_input
+from klog.replicas.open_segment import OpenSegment
+from klog.replicas.replica_files import Replica, SegmentFile
+from klog.storage.files.files import read_at
+from klog.storage.reading.batch_search import header_at
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The pieces of a state that a replica has, too, and where its log goes on: in `segment`, at `end_bytes`.
+    The batch before that is at `last_batch_bytes`, and has this header (hex).
+    """
+
+    pieces: tuple[Piece, ...]
+    segment: SegmentFile
+    end_bytes: int
+    last_batch_bytes: int
+    last_batch_header: str
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """A replica that would follow the one that `state` was read from. It has `diverged` at an offset if it
+    would have to truncate its log to it.
+    """
+
+    state: PartitionState
+    diverged: int | None
+
+
+def compared(
+    state: PartitionState, replica: Replica, segments: Sequence[SegmentFile], log_start: int, bound: int
+) -> Kept | Behind | None:
+    """What a replica with these segments, of which the log below `bound` is wanted, has of a state; None if
+    nothing is known. Raises `StorageError`.
+    """
+    if not segments or not state.pieces or state.damage or state.topic_id != replica.topic_id:
+        return None
+    if any(segment.gzipped for segment in segments):
+        return None
+    with OpenSegment(segments[-1]) as last:
+        end_offset = min(bound, last.end().end_offset)
+    same = same_until(
+        (state.epochs, state.end_offset),
+        (replica.epochs, end_offset),
+        max(log_start, state.log_start_offset),
+    )
+    if _rank(replica.epochs, end_offset) < _rank(state.epochs, state.end_offset):
+        # Without ids a topic that was created again cannot be told from an old replica.
+        return None if state.topic_id is None else Behind(state, same if same < end_offset else None)
+    start_offset = max(log_start, state.log_start_offset)
+    first = [piece.segment_base_offset for piece in state.pieces if piece.end_offset > start_offset][:1]
+    pieces = [
+        piece
+        for piece in state.pieces
+        if first and piece.segment_base_offset >= first[0] and piece.end_offset <= same
+    ]
+    return _kept(state, pieces, segments) if pieces else None
+
+
+def same_until(
+    one: tuple[Sequence[EpochEntry], int], other: tuple[Sequence[EpochEntry], int], start_offset: int
+) -> int:
+    """The offset up to which two logs are the same by their leader epochs, given with the ends of the logs.
+    Both begin at or below `start_offset`, which is the answer if nothing is known.
+    """
+    (ours, our_end), (theirs, their_end) = (
+        (_clipped(epochs, start_offset), end) for epochs, end in (one, other)
+    )
+    alike = 0
+    while alike < min(len(ours), len(theirs)) and ours[alike] == theirs[alike]:
+        alike += 1
+    if not alike:
+        return start_offset
+    return min(
+        ours[alike].start_offset if alike < len(ours) else our_end,
+        theirs[alike].start_offset if alike < len(theirs) else their_end,
+    )
+
+
+def _clipped(epochs: Sequence[EpochEntry], start_offset: int) -> list[EpochEntry]:
+    """The epochs that reach beyond an offset: the start of the first one was moved when records were
+    deleted."""
+    below = [entry for entry in epochs if entry.start_offset <= start_offset]
+    above = [entry for entry in epochs if entry.start_offset > start_offset]
+    return [*(EpochEntry(entry.epoch, start_offset) for entry in below[-1:]), *above]
+
+
+def _rank(epochs: Sequence[EpochEntry], end_offset: int) -> tuple[int, int]:
+    """Of two replicas the one with the higher rank is followed (`klog.replicas.replicas`)."""
+    begun = [entry.epoch for entry in epochs if entry.start_offset < end_offset]
+    return max(begun, default=-1), end_offset
+
+
+def _kept(state: PartitionState, pieces: Sequence[Piece], segments: Sequence[SegmentFile]) -> Kept | None:
+    end_offset = pieces[-1].end_offset
+    at = bisect_right([segment.base_offset for segment in segments], end_offset - 1) - 1
+    if at < 0:
+        return None
+    with OpenSegment(segments[at]) as opened:
+        found = opened.batch_at(end_offset - 1, segments[at].size_bytes)
+        if found is None or found.last_offset[0] != end_offset - 1:
+            return None
+        position, end_bytes = found.position[0], found.position[0] + found.size[0]
+        header = read_at(opened.file, position, BATCH_HEADER_BYTES).hex()
+    is_whole = pieces[-1] == state.pieces[-1]
+    if is_whole and header != next((each.last_batch_header for each in reversed(state.seen)), ""):
+        return None
+    if not is_whole and state.topic_id is None:
+        return None
+    if not _begin_alike(pieces, segments, at, end_bytes):
+        return None
+    return Kept(tuple(pieces), segments[at], end_bytes, position, header)
+
+
+def _begin_alike(pieces: Sequence[Piece], segments: Sequence[SegmentFile], at: int, end_bytes: int) -> bool:
+    """Whether each piece begins where the sizes of those after it say, before a position in a segment."""
+    starts = [0, *accumulate(segment.size_bytes for segment in segments)]
+    position = starts[at] + end_bytes
+    with ExitStack() as stack:
+        files: dict[int, BinaryIO] = {}
+        for piece in reversed(pieces):
+            position -= piece.size_bytes
+            if position < 0:
+                return True  # the replica has deleted the beginning
+            index = bisect_right(starts, position) - 1
+            if index not in files:
+                files[index] = stack.enter_context(open_input(segments[index].log))
+            found = header_at(files[index], position - starts[index])
+            if not len(found) or found.base_offset[0] != piece.first_offset:
+                return False
+    return True
