@@ -63,7 +63,7 @@ def dump_segment(
 
         klog dump-segment --files 00000000000000000000.log --print-data-log
 
-        klog dump-segment s3://backups/cluster --at 2026-11-24T10:00:00Z --topic orders
+        klog dump-segment backups/cluster --at 1h --topic orders
     """
     flags = kafka.flags()
     kafka_style = bool(options.files) or flags != DEFAULT_FLAGS
