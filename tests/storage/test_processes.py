@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from klog.formats.errors import KlogError, StorageError
+from klog.jobs.cores import available_cores, own_cores
 from klog.jobs.processes import Advanced, Done, WorkerDiedError, map_in_order, run_tasks
 from tests.storage import process_tasks
 from tests.waiting import eventually
@@ -54,6 +55,13 @@ def test_every_task_is_done_once_and_its_progress_is_reported() -> None:
     events = list(run_tasks(process_tasks.square, [5, 4, 3, 2, 1], 2, cure=CURE))
     assert sorted(event.result for event in events if isinstance(event, Done)) == [1, 4, 9, 16, 25]
     assert sum(event.size_bytes for event in events if isinstance(event, Advanced)) == 15
+
+
+@pytest.mark.parametrize("start_method", ["fork", "spawn"])
+def test_a_worker_process_has_one_core_of_its_own(start_method: str) -> None:
+    events = run_tasks(process_tasks.cores_of_its_own, [1, 2], 2, cure=CURE, start_method=start_method)
+    assert {event.result for event in events if isinstance(event, Done)} == {1}
+    assert own_cores() == available_cores()
 
 
 def test_no_task_is_done_here_and_all_processes_take_part() -> None:

@@ -36,7 +36,7 @@ def two_threads(block_bytes: int = 1000, room_bytes: int = 800, cores: int = 2) 
         mock.patch.object(module, "BLOCK_BYTES", block_bytes),
         mock.patch.object(module, "ROOM_BYTES", room_bytes),
         mock.patch.object(module, "TWO_THREADS_FROM_BYTES", 1),
-        mock.patch.object(module, "available_cores", return_value=cores),
+        mock.patch.object(module, "own_cores", return_value=cores),
     ):
         yield
 

@@ -19,7 +19,7 @@ from collections.abc import Generator, Iterator
 from contextlib import suppress
 from typing import BinaryIO, Final
 
-from klog.jobs.cores import available_cores
+from klog.jobs.cores import own_cores
 from klog.jobs.second_thread import SecondThread
 from klog.kernel import kernel
 from klog.kernel.columns import STOP_BAD_SIZE, BatchTable
@@ -113,7 +113,7 @@ def _by_turns(
     file: BinaryIO, table: BatchTable, start_bytes: int, end_bytes: int | None
 ) -> Generator[memoryview, None, int]:
     """The chunks of plain blocks; returns the position of the batch after them."""
-    if not isinstance(file, io.FileIO) or not hasattr(os, "preadv") or available_cores() == 1:
+    if not isinstance(file, io.FileIO) or not hasattr(os, "preadv") or own_cores() == 1:
         return start_bytes
     size_bytes = os.fstat(file.fileno()).st_size
     end = size_bytes if end_bytes is None else min(end_bytes, size_bytes)
