@@ -56,7 +56,6 @@ def command() -> Any:  # noqa: ANN401 (click's own)
 _EXAMPLES = """Examples:
 
     spark-submit commands/segment_convert.py --input /mnt/kafka --compression zstd --yes
-
     spark-submit commands/segment_convert.py -i /mnt/backup/kafka -c zstd --verify -o /mnt/backup/converted
 """
 

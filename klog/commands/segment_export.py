@@ -86,7 +86,6 @@ def with_input_option(command: Any) -> None:  # noqa: ANN401 (click's own)
 _EXAMPLES = """Examples:
 
     spark-submit commands/segment_export.py --input /mnt/kafka --output /mnt/tables
-
     spark-submit commands/segment_export.py -i s3a://backup/broker-1 -i s3a://backup/broker-2
     --subscribe orders --isolation read_committed --resume --verify -o s3a://lake/kafka
 """

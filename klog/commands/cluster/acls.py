@@ -156,9 +156,7 @@ def list_acls(
     Examples:
 
         klog acls list
-
         klog acls list orders --resource-pattern-type match
-
         klog acls list --principal User:billing -o csv
     """
     from klog.admin.acls import Wanted, filters_to_list
@@ -230,9 +228,7 @@ def add_acls(
     Examples:
 
         klog acls add orders --allow-principal User:shop --producer
-
         klog acls add --allow-principal User:billing --consumer --topic orders --group billing
-
         klog acls add --allow-principal User:ops --operation Describe --topic shop.
             --resource-pattern-type prefixed
     """
@@ -277,7 +273,6 @@ def remove_acls(
     Examples:
 
         klog acls remove orders
-
         klog acls remove --allow-principal User:billing --operation Read --topic orders --yes
     """
     from klog.admin.acls import filters_to_remove

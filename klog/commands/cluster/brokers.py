@@ -45,7 +45,6 @@ def list_brokers(connection: ConnectionOptions, output: OutputOptions, watch: Wa
     Examples:
 
         klog brokers
-
         klog brokers list -o csv
     """
     from klog.admin.clusters import broker_row, describe
@@ -81,9 +80,7 @@ def show_configs(
     Examples:
 
         klog brokers configs 0
-
         klog brokers configs 0 log.retention.ms log.dirs
-
         klog brokers configs 0 --all -o json
     """
     from klog.admin.configs import ConfigEntity, EntityType, describe
@@ -131,7 +128,6 @@ def show_api_versions(
     Examples:
 
         klog brokers api-versions
-
         klog brokers api-versions --broker 0 -o csv
     """
     from klog.admin.requests.cluster_description import describe_apis, describe_nodes

@@ -79,7 +79,6 @@ def describe_cluster(
     Examples:
 
         klog cluster
-
         klog cluster describe -o json | jq '.[].brokers[].rack'
     """
     from klog.admin.clusters import describe
@@ -130,9 +129,7 @@ def show_health(
     Examples:
 
         klog cluster health
-
         klog cluster health --timeout-ms 5000 || alert 'Kafka is not healthy'
-
         klog cluster health --json | jq -r 'select(.severity == "error") | .message'
     """
     from klog.admin import connect
@@ -236,7 +233,6 @@ def list_endpoints(
     Examples:
 
         klog cluster list-endpoints
-
         klog cluster list-endpoints --include-fenced-brokers -o csv
     """
     from klog.admin import connect
@@ -269,7 +265,6 @@ def unregister(
     Examples:
 
         klog cluster unregister 3
-
         klog cluster unregister --id 3
     """
     from klog.admin import connect

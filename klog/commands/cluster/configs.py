@@ -59,15 +59,10 @@ def describe_configs(
     Examples:
 
         klog configs describe orders
-
         klog configs describe --topic orders --all --json | jq 'select(.name == "retention.ms")'
-
         klog configs describe --broker 1 --all
-
         klog configs describe --topic orders --all --doc
-
         klog configs describe --entity-type topics
-
         klog configs describe --group billing
     """
     from klog.admin.configs import describe, entities
@@ -180,13 +175,9 @@ def alter_configs(
     Examples:
 
         klog configs alter orders --set retention.ms=86400000
-
         klog configs alter --topic orders --append cleanup.policy=compact --delete retention.ms
-
         klog configs alter --broker-defaults --set log.cleaner.threads=2
-
         klog configs alter --client-metrics slow --set interval.ms=60000
-
         klog configs --alter --topic orders --add-config cleanup.policy=[compact,delete]
     """
     from klog.admin.configs import alter

@@ -49,21 +49,13 @@ def consume(
     Examples:
 
         klog consume orders
-
         klog consume orders --last 10 --follow
-
         klog consume orders -f '%p:%o %k %s'
-
         klog consume orders --since 2h --grep 'error|timeout' -f jsonl | jq .value
-
         klog consume orders --partition 0 --offsets 100..199
-
         klog consume orders --group billing --follow
-
         klog consume orders --isolation read_committed
-
         klog consume --topic orders --from-beginning --timeout-ms 1000 --property print.key=true
-
         klog consume -t orders -o -10 -e
     """
     from klog.admin import connect

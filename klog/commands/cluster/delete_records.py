@@ -45,9 +45,7 @@ def delete_records(
     Examples:
 
         klog delete-records orders:0:1000 --dry-run
-
         klog delete-records orders:0:-1 orders:1:-1 --yes
-
         klog delete-records --offset-json-file offsets.json
     """
     from klog.admin.record_deletion import plan

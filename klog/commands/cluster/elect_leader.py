@@ -69,11 +69,8 @@ def elect_leader(
     Examples:
 
         klog elect-leader --preferred --all
-
         klog elect-leader --preferred orders prices:0,2
-
         klog elect-leader --unclean orders:3
-
         klog elect-leader --election-type preferred --all-topic-partitions
     """
     from klog.admin.requests.elections import elect_leaders

@@ -93,11 +93,8 @@ def list_groups(
     Examples:
 
         klog groups list
-
         klog groups list --topic orders
-
         klog groups list --state Empty,Dead
-
         klog groups list --json | jq -r .group
     """
     from klog.admin import groups as admin
@@ -161,11 +158,8 @@ def describe_groups(
     Examples:
 
         klog groups describe billing
-
         klog groups describe billing --members --verbose
-
         klog groups describe --all-groups --state
-
         klog groups describe billing --json | jq '[.offsets[].lag] | add'
     """
     from klog.admin import groups as admin
@@ -253,13 +247,9 @@ def reset_offsets(
     Examples:
 
         klog groups reset-offsets billing --topic orders --to-earliest
-
         klog groups reset-offsets billing --topic orders:0,2 --shift-by -100 --execute
-
         klog groups reset-offsets billing --all-topics --by-duration PT1H --execute
-
         klog groups reset-offsets billing --all-topics --to-current --export > billing.csv
-
         klog groups reset-offsets billing --from-file billing.csv --execute
     """
     from klog.admin import connect, offset_reset
@@ -333,7 +323,6 @@ def delete_groups(
     Examples:
 
         klog groups delete billing
-
         klog groups delete billing shipping --yes
     """
     from klog.admin import groups as admin
@@ -397,7 +386,6 @@ def delete_offsets(
     Examples:
 
         klog groups delete-offsets billing --topic orders
-
         klog groups delete-offsets billing --topic orders:0,2 --topic prices --yes
     """
     from klog.admin import groups as admin

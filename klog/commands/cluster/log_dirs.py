@@ -63,11 +63,8 @@ def log_dirs(
     Examples:
 
         klog log-dirs
-
         klog log-dirs orders
-
         klog log-dirs --broker 2 --replicas -o csv
-
         klog log-dirs --describe --topic-list orders --broker-list 0,1
     """
 

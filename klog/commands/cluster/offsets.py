@@ -81,11 +81,8 @@ def offsets(
     Examples:
 
         klog offsets orders
-
         klog offsets orders:0,2 prices --group billing
-
         klog offsets orders --time 2026-11-21T09:30:00Z --json
-
         klog offsets --topic 'orders.*' --time -2
     """
     from klog.protocol.offset_times import LATEST

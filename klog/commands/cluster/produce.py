@@ -56,15 +56,10 @@ def produce(
     Examples:
 
         klog produce orders 'first order' 'second order'
-
         klog produce orders --key customer-7 --header source=shop '{"item": 1}'
-
         tail -n 100 app.log | klog produce logs -z zstd
-
         klog produce prices -K : --null NULL < prices.txt
-
         klog produce orders --file orders.txt --transactional-id loader
-
         klog dump-segment -f jsonl orders-0 | klog produce orders-again -f jsonl
 
         echo 'key:value' | klog produce --topic orders --property parse.key=true --property key.separator=:

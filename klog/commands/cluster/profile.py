@@ -79,9 +79,7 @@ def add_profile(
     Examples:
 
         klog profile add local --bootstrap-server 127.0.0.1:9092
-
         klog profile add prod --bootstrap-server a:9093 --tls --ca ca.pem --sasl SCRAM-SHA-512 --user me
-
         klog profile add test --command-config client.properties --use
     """
     from klog.admin.profiles import has_secrets, write_profiles

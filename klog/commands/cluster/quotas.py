@@ -97,7 +97,6 @@ def list_quotas(
     Examples:
 
         klog quotas list
-
         klog quotas list --user alice -o json
     """
     from klog.admin.requests.client_quotas import describe_quotas
@@ -179,9 +178,7 @@ def alter_quotas(
     Examples:
 
         klog quotas alter alice --set producer_byte_rate=1048576
-
         klog quotas alter alice --client-id loader --set consumer_byte_rate=500000
-
         klog quotas alter --ip-defaults --set connection_creation_rate=10
     """
     from klog.admin.requests.client_quotas import QuotaEntity

@@ -99,7 +99,6 @@ def create(
     Examples:
 
         klog tokens create
-
         klog tokens create --renewer-principal User:scheduler --max-life-time-period 3600000 -o json
     """
     from klog.admin.requests.delegation_tokens import create_token
@@ -164,7 +163,6 @@ def renew(
     Examples:
 
         klog tokens renew TOKEN
-
         klog tokens renew TOKEN --renew-time-period 3600000
     """
     from klog.admin.requests.delegation_tokens import renew_token
@@ -198,7 +196,6 @@ def expire(
     Examples:
 
         klog tokens expire TOKEN
-
         klog tokens expire TOKEN --expiry-time-period 60000 --yes
     """
     from klog.admin.requests.delegation_tokens import expire_token
@@ -238,7 +235,6 @@ def describe(
     Examples:
 
         klog tokens describe
-
         klog tokens describe --owner-principal User:alice -o json
     """
     from klog.admin.requests.delegation_tokens import describe_tokens

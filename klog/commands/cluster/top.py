@@ -67,9 +67,7 @@ def top(shown: TopOptions, connection: ConnectionOptions, output: OutputOptions)
     Examples:
 
     klog top
-
     klog top --interval 10 --include-internal
-
     klog top --count 2 -o jsonl | jq '.groups[] | select(.lag > 1000)'
     """
     from klog.admin import connect

@@ -73,9 +73,7 @@ def list_topics(
     Examples:
 
         klog topics list
-
         klog topics list --exclude-internal --json
-
         klog topics list --topic 'orders.*'
     """
     from klog.admin.topic_selection import select_topics
@@ -122,11 +120,8 @@ def describe_topics(
     Examples:
 
         klog topics describe orders
-
         klog topics describe --under-replicated-partitions
-
         klog topics describe orders --json | jq .configs
-
         klog topics describe --topic 'orders.*' --topics-with-overrides
     """
 
@@ -227,9 +222,7 @@ def create_topics(
     Examples:
 
         klog topics create orders
-
         klog topics create orders --partitions 6 --config cleanup.policy=compact
-
         klog topics create orders --replica-assignment 0:1,1:2,2:0
     """
     from klog.admin import connect
@@ -327,7 +320,6 @@ def alter_topics(
     Examples:
 
         klog topics alter orders --set retention.ms=86400000 --delete-config cleanup.policy
-
         klog topics alter orders --partitions 12 --dry-run
     """
     from klog.admin import connect
@@ -373,7 +365,6 @@ def delete_topics(
     Examples:
 
         klog topics delete orders
-
         klog topics delete orders --if-exists --yes
     """
     from klog.admin import connect

@@ -87,7 +87,6 @@ def list_transactions(
     Examples:
 
         klog transactions list
-
         klog transactions list --duration-filter 60000 --json
     """
     from klog.admin.requests.transaction_admin import list_transactions as listed
@@ -235,9 +234,7 @@ def find_hanging(
     Examples:
 
         klog transactions find-hanging
-
         klog transactions find-hanging --broker-id 0
-
         klog transactions find-hanging --topic orders --max-transaction-timeout 60
     """
     from klog.admin import connect, transactions
@@ -306,7 +303,6 @@ def abort_transaction(
     Examples:
 
         klog transactions abort orders:0:71
-
         klog transactions abort --topic orders --partition 0 --start-offset 71
     """
     from klog.admin import transactions

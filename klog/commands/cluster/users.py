@@ -78,7 +78,6 @@ def list_users(
     Examples:
 
         klog users list
-
         klog users list alice -o json
     """
     from klog.admin.requests.scram_users import describe_users
@@ -145,9 +144,7 @@ def set_password(
     Examples:
 
         klog users set-password alice
-
         klog users set-password alice --password-file alice.txt --mechanism SCRAM-SHA-256
-
         klog users set-password admin --broker-config server.properties
 
         pass show kafka/alice | klog users set-password alice
@@ -236,7 +233,6 @@ def delete_user(
     Examples:
 
         klog users delete alice
-
         klog users delete alice --mechanism SCRAM-SHA-256 --yes
     """
     from klog.admin.requests.scram_users import Deletion, alter_users, describe_users

@@ -56,11 +56,8 @@ def adopt(
     Examples:
 
     klog adopt --dry-run
-
     klog adopt /var/lib/kafka --topic-configs topics.json
-
     klog adopt /var/lib/kafka -o zookeeper.connect=zk:2181 --topic-config orders:retention.ms=-1
-
     klog adopt --config /etc/kafka/server.properties --yes
     """
     from klog.cluster_metadata.forms import raise_problem

@@ -102,13 +102,9 @@ def run_backups(
     Examples:
 
     klog backup run /var/lib/kafka --to /mnt/backup
-
     klog backup run /disk1/kafka /disk2/kafka --to s3://backups/cluster --jobs 4
-
     klog backup run /var/lib/kafka --to s3://backups/cluster --every 10s --topic 'orders.*'
-
     klog backup run /var/lib/kafka --to s3://backups/cluster --encryption-key-file /etc/klog/backup.key
-
     klog backup run --bootstrap-server broker:9093 --command-config client.properties --to /mnt/backup
     """
     from klog.backup.model import RepositoryInfo
@@ -183,7 +179,6 @@ def list_backups(repository: Place, keys: KeyOptions, output: OutputOptions) -> 
     Examples:
 
     klog backup list /mnt/backup
-
     klog backup list s3://backups/cluster -o json
     """
     from klog.backup.catalogue import read_catalogue
@@ -206,7 +201,6 @@ def show_backup(
     Examples:
 
     klog backup show /mnt/backup
-
     klog backup show /mnt/backup 20261124T100000000Z-1f2e3d4c
     """
     from klog.backup.catalogue import read_catalogue
@@ -261,7 +255,6 @@ def verify_backups(
     Examples:
 
     klog backup verify s3://backups/cluster --sample 5
-
     klog backup verify /mnt/backup --jobs 4
     """
     from klog.backup.verify import VerifyOptions, verify
@@ -324,7 +317,6 @@ def prune_backups(
     Examples:
 
     klog backup prune /mnt/backup --keep-last 2 --keep-daily 14 --keep-weekly 8 --dry-run
-
     klog backup prune s3://backups/cluster --before 90d --yes
     """
     from klog.backup.prune import Rules, checked_grace, plan_prune, prune

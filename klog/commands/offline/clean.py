@@ -106,9 +106,7 @@ def clean(
     Examples:
 
     klog clean --status /var/lib/kafka
-
     klog clean --policy compact --min-dirty-ratio 0 --dry-run /var/lib/kafka/users-0
-
     klog clean --policy delete --retention-ms 86400000 --yes /var/lib/kafka/clicks-0 /var/lib/kafka/clicks-1
     """
     from klog.storage.files.log_directory import log_directories_of

@@ -119,9 +119,7 @@ def convert(
     Examples:
 
     klog convert --compression zstd --dry-run /var/lib/kafka
-
     klog convert --compression zstd --level 6 --verify --yes /var/lib/kafka/clicks-0 /var/lib/kafka/clicks-1
-
     klog convert --compression lz4 --output /backup/converted /backup/kafka
     """
     from klog.storage.files.log_directory import log_directories_of

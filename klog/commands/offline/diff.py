@@ -84,11 +84,8 @@ def diff(
     Examples:
 
         klog diff /mnt/broker1/orders-0 /mnt/broker2/orders-0
-
         klog diff /var/lib/kafka s3://backup/kafka --topic orders --partitions 0,3
-
         klog diff a/orders-0 b/orders-0 --offsets 1000..2000 --records
-
         klog diff /var/lib/kafka /backup/kafka -o jsonl
 
         klog diff s3://backups/cluster s3://backups/cluster --at 2h --at 1h --topic orders

@@ -52,15 +52,10 @@ def dump_segment(
     Examples:
 
         klog dump-segment orders-0/00000000000000000000.log
-
         klog dump-segment --format jsonl --offsets 100..199 orders-0 | jq .value
-
         klog dump-segment --since 2h --grep 'error|timeout' 'logs/orders-*'
-
         klog dump-segment --summary orders-0
-
         klog dump-segment --format parquet --output orders.parquet orders-0
-
         klog dump-segment --files 00000000000000000000.log --print-data-log
 
         klog dump-segment backups/cluster --at 1h --topic orders

@@ -72,13 +72,9 @@ def export(
     Examples:
 
         klog export /var/lib/kafka --output tables
-
         klog export /mnt/disk1 /mnt/disk2 --subscribe orders,payments --partition-by topic,day -o tables
-
         klog export /mnt/disk1 --subscribe orders --value json --include-headers -o orders
-
         klog export s3://backup/logs --isolation read_committed --resume --verify -o s3://lake/kafka
-
         klog export s3://backups/cluster --at 2026-11-24T10:00:00Z --subscribe orders -o orders
     """
     if run.print_spark_submit:

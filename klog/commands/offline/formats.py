@@ -34,11 +34,8 @@ def formats(
     Examples:
 
         klog formats
-
         klog formats record-batch
-
         klog formats record-batch --decode 00000000000000000000.log@659
-
         klog formats producer-snapshot --json
     """
     from klog.formats import catalogue

@@ -68,9 +68,7 @@ def show(
     Examples:
 
     klog metadata show zk1:2181/kafka
-
     klog metadata show /var/lib/kafka -o json --secrets > cluster.json
-
     klog metadata show /c1/meta,/c2/meta,/c3/meta
     """
     from klog.cluster_metadata import json_form
@@ -103,7 +101,6 @@ def diff(
     Examples:
 
     klog metadata diff cluster.json zk1:2181
-
     klog metadata diff /backup/kafka /var/lib/kafka --only topic,config -o jsonl
     """
     from klog.cluster_metadata.comparison import differences
@@ -155,7 +152,6 @@ def check(
     Examples:
 
     klog metadata check /var/lib/kafka
-
     klog metadata check zk1:2181 --log-dirs /data1/kafka,/data2/kafka
     """
     from klog.cluster_metadata.consistency import problems_of

@@ -97,14 +97,10 @@ def convert(
     Examples:
 
     klog metadata convert --from zookeeper://zk1:2181 --to kraft --config server.properties --dry-run
-
     klog metadata convert zk1:2181 --config server.properties --roles broker,controller --voters 0@kafka:9093
-
     klog metadata convert /var/lib/zookeeper --to kraft --metadata-version 4.0 --config controller.properties
     --config broker.properties
-
     klog metadata convert /var/lib/kafka cluster.json --to json
-
     klog metadata convert /var/lib/kafka zk1:2181/kafka --to zookeeper
     """
     from klog.cluster_metadata import conversion

@@ -52,9 +52,7 @@ def properties(
     Examples:
 
     klog metadata properties server.properties
-
     klog metadata properties server.properties --voters 1@kafka1:9093 --write kraft.properties
-
     klog metadata properties kraft.properties --to zookeeper --write server.properties
     """
     from klog.cluster_metadata.translated_files import translated

@@ -42,9 +42,7 @@ def rebuild_index(
     Examples:
 
     klog rebuild-index --check /var/lib/kafka/orders-0
-
     klog rebuild-index /var/lib/kafka/orders-0
-
     klog rebuild-index --force --index-interval-bytes 1024 /var/lib/kafka/orders-0/00000000000000000000.log
     """
     from klog.storage.files.log_directory import log_directory_of

@@ -68,9 +68,7 @@ def recover(
     Examples:
 
     klog recover --dry-run /var/lib/kafka
-
     klog recover --yes /var/lib/kafka/orders-0
-
     klog recover --quarantine /backup/cut /var/lib/kafka
     """
     from klog.storage.files.log_directory import log_directories_of

@@ -190,15 +190,10 @@ def restore(
     Examples:
 
     klog restore /mnt/backup --at 2026-11-24T10:00:00Z --dry-run
-
     klog restore s3://backups/cluster --at 2026-11-24T10:00:00Z --to /var/lib/kafka
-
     klog restore /mnt/backup --topic 'orders.*' --rename orders=orders-before --to /tmp/orders
-
     klog restore /mnt/backup --to /mnt/new --brokers 1,2,3 --replication-factor 3 --zookeeper zk:2181
-
     klog restore /mnt/backup --at 1h --to /var/lib/kafka --kraft --metadata-version 4.1
-
     klog restore /mnt/backup --at 1h --topic orders --rename orders=orders-old --bootstrap-server kafka:9092
     """
     from klog.backup.reading import open_backups

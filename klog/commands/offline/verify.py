@@ -37,9 +37,7 @@ def verify(
     Examples:
 
     klog verify /var/lib/kafka
-
     klog verify --shallow /var/lib/kafka/orders-0
-
     klog verify --json /disk1/kafka /disk2/kafka
     """
     from klog.storage.files.log_directory import log_directory_of

@@ -53,13 +53,9 @@ def serve(
     Examples:
 
     klog serve
-
     klog serve --config /etc/kafka/server.properties
-
     klog serve -o listeners=PLAINTEXT://127.0.0.1:9095 -o log.dirs=/var/lib/klog --metrics-port 9404
-
     klog serve --read-only /mnt/broker1/kafka-logs /mnt/broker2/kafka-logs
-
     klog serve --read-only s3://backups/cluster --at 2026-11-24T10:00:00Z
     """
     from klog.commands.shared.exit_codes import exit_code

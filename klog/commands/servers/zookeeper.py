@@ -26,7 +26,6 @@ def zookeeper(
     Examples:
 
     klog zookeeper
-
     klog zookeeper --data-dir /var/lib/zookeeper --port 2182
     """
     from klog.server.startup.zookeeper_runner import ZooKeeperLaunch, find_jars, find_java, prepare, run

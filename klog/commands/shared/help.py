@@ -18,7 +18,7 @@ from klog.commands.shared.usage import usage
 
 _MOST_COLUMNS: Final = 100
 _LEFT_COLUMNS: Final = 26
-_EXAMPLE: Final = re.compile(r"\s*(?:klog|spark-submit|tail) ")
+_EXAMPLE: Final = re.compile(r"(?:^|\n)(?=\s*(?:klog|spark-submit|tail) )")
 
 
 def write_help(command: Any, context: Any, formatter: Any) -> None:  # noqa: ANN401 (click's, of typer's version)
@@ -47,7 +47,8 @@ def _text(text: str, width: int) -> Iterator[str]:
             if not examples:
                 yield ""
             examples = True
-            yield from _example(paragraph, width)
+            for each in _EXAMPLE.split(paragraph)[1:]:
+                yield from _example(each, width)
             continue
         examples = False
         words = " ".join(paragraph.replace("`", "").split())

@@ -42,7 +42,6 @@ def verify_reassignment(
     Examples:
 
         klog reassign verify plan.json
-
         klog reassign verify plan.json --preserve-throttles -o json
     """
     from klog.admin.reassign.states import MoveState, status_of
@@ -87,7 +86,6 @@ def cancel_reassignment(
     Examples:
 
         klog reassign cancel plan.json --dry-run
-
         klog reassign cancel plan.json --yes --preserve-throttles
     """
     from klog.admin.reassign.cancelling import Cancelled, cancel, moving_replicas, running_partitions

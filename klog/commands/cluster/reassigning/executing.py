@@ -100,9 +100,7 @@ def execute_reassignment(
     Examples:
 
         klog reassign execute plan.json --dry-run
-
         klog reassign execute plan.json --throttle 50000000 > back.json
-
         klog reassign execute plan.json --yes --batch 20 --throttle 50000000
     """
     from klog.admin.reassign.json_files import format_assignments

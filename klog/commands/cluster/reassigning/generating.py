@@ -36,7 +36,6 @@ def generate_assignment(
     Examples:
 
         klog reassign generate orders --broker-list 1,2,3
-
         klog reassign --generate --topics-to-move-json-file topics.json --broker-list 1,2,3
     """
     from klog.admin.reassign.generate import check_topics, current_assignment, generate, racks_to_use

@@ -26,9 +26,7 @@ def list_reassignments(
     Examples:
 
         klog reassign list
-
         klog reassign list -o jsonl | jq .partition
-
         klog reassign list --watch 5
     """
     from klog.admin.requests.reassignments import list_reassignments as running

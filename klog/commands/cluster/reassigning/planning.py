@@ -42,13 +42,9 @@ def plan_reassignment(
     Examples:
 
         klog reassign plan --drain 3 --exclude-internal > plan.json
-
         klog reassign plan --add 4,5 --rollback back.json > plan.json
-
         klog reassign plan --drain 3 --add 4 > plan.json
-
         klog reassign plan orders --replication-factor 3 | klog reassign execute - --yes
-
         klog reassign plan --brokers 1,2,3,4 --tolerance 5 > plan.json
     """
     from klog.admin.reassign.planner import plan
@@ -86,7 +82,6 @@ def plan_log_dirs(
     Examples:
 
         klog reassign dirs > plan.json
-
         klog reassign dirs --brokers 3 | klog reassign execute - --dry-run
     """
     from klog.admin.reassign.dirs import plan_dirs

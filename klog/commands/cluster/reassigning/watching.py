@@ -43,9 +43,7 @@ def watch_reassignments(
     Examples:
 
         klog reassign watch
-
         klog reassign watch plan.json --interval 10
-
         klog reassign watch -o jsonl | jq .secondsLeft
     """
     from klog.admin.reassign.progress import Meter
