@@ -16,6 +16,7 @@ from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_error, print_line, print_report
 from klog.commands.shared.option_sets import argument, flag, option_set, optional
 from klog.commands.shared.output import OutputOptions, WatchOptions
+from klog.commands.shared.tables import Fields, row_of
 from klog.commands.shared.terminal import confirmed, count_of
 from klog.commands.shared.usage import did_you_mean
 from klog.formats.errors import KlogError, UsageError
@@ -168,7 +169,7 @@ def list_acls(
         found = list(dict.fromkeys(acl for each in filters for acl in describe_acls(cluster, each)))
         if not as_kafka or not output.for_people:
             none = "there are no such ACLs" if resources.found() or principal else "there are no ACLs"
-            output.show([_row(each) for each in found], fields=_FIELDS, none=none)
+            output.show([row_of(_FIELDS, each) for each in found], fields=_FIELDS, none=none)
             return
         if not principal:
             _print_as_kafka(_CURRENT, found)
@@ -179,27 +180,15 @@ def list_acls(
     watch.over(connection, show)
 
 
-_FIELDS: Final = (
-    "principal",
-    "permissionType",
-    "operation",
-    "resourceType",
-    "resourceName",
-    "patternType",
-    "host",
-)
-
-
-def _row(acl: Acl) -> dict[str, object]:
-    return {
-        "principal": acl.principal,
-        "permissionType": acl.permission.name,
-        "operation": acl.operation.name,
-        "resourceType": acl.pattern.resource_type.name,
-        "resourceName": acl.pattern.name,
-        "patternType": acl.pattern.pattern_type.name,
-        "host": acl.host,
-    }
+_FIELDS: Final[Fields[Acl]] = {
+    "principal": lambda acl: acl.principal,
+    "permissionType": lambda acl: acl.permission.name,
+    "operation": lambda acl: acl.operation.name,
+    "resourceType": lambda acl: acl.pattern.resource_type.name,
+    "resourceName": lambda acl: acl.pattern.name,
+    "patternType": lambda acl: acl.pattern.pattern_type.name,
+    "host": lambda acl: acl.host,
+}
 
 
 def _print_as_kafka(title: str, acls: Iterable[Acl]) -> None:
@@ -244,7 +233,10 @@ def add_acls(
         _exit_if_failed(errors)
         return
     done = "would be added" if change.dry_run else "added"
-    outcomes = [Outcome(str(acl), _row(acl), done, error) for acl, error in zip(wanted, errors, strict=True)]
+    outcomes = [
+        Outcome(str(acl), row_of(_FIELDS, acl), done, error)
+        for acl, error in zip(wanted, errors, strict=True)
+    ]
     added = errors.count(None)
     change.conclude(outcomes, summary=f"{count_of(added, 'ACL')} {done}" if added else "")
 
@@ -284,11 +276,11 @@ def remove_acls(
         if not found:
             print_report("there are no such ACLs")
         elif change.for_people and not as_kafka:
-            change.show([_row(each) for each in found])
+            change.show([row_of(_FIELDS, each) for each in found])
         if found and not confirmed(f"Remove {count_of(len(found), 'ACL')}?", yes=yes or change.dry_run):
             raise typer.Exit(1)
         removed = delete_acls(cluster, filters) if found and not change.dry_run else found
     if not as_kafka or not change.for_people:
         done = "would be removed" if change.dry_run else "removed"
-        outcomes = [Outcome(str(each), _row(each), done) for each in removed]
+        outcomes = [Outcome(str(each), row_of(_FIELDS, each), done) for each in removed]
         change.conclude(outcomes, summary=f"{count_of(len(removed), 'ACL')} {done}" if removed else "")

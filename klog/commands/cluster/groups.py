@@ -19,7 +19,7 @@ from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_error, print_line, print_note, print_report
 from klog.commands.shared.option_sets import flag, optional
 from klog.commands.shared.output import OutputFormat, OutputOptions, WatchOptions
-from klog.commands.shared.tables import show_table
+from klog.commands.shared.tables import Fields, row_of, show_table
 from klog.commands.shared.terminal import confirmed
 from klog.commands.shared.usage import did_you_mean, missing
 from klog.formats.errors import KlogError, UsageError
@@ -112,9 +112,9 @@ def list_groups(
                 print_line(line)
         else:
             output.show(
-                [_listed_row(each) for each in found],
+                [row_of(_LISTED, each) for each in found],
                 columns=("group", "type", "state"),
-                fields=("group", "type", "state", "protocolType"),
+                fields=_LISTED,
             )
         if not found and output.for_people and not as_kafka:
             print_note("there are no such groups" if states or types or topic else "there are no groups")
@@ -123,13 +123,12 @@ def list_groups(
     _exit_with(failure.error for failure in failures)
 
 
-def _listed_row(group: ListedGroup) -> dict[str, object]:
-    return {
-        "group": group.group_id,
-        "type": group.type,
-        "state": group.state,
-        "protocolType": group.protocol_type,
-    }
+_LISTED: Final[Fields[ListedGroup]] = {
+    "group": lambda group: group.group_id,
+    "type": lambda group: group.type,
+    "state": lambda group: group.state,
+    "protocolType": lambda group: group.protocol_type,
+}
 
 
 def _words(option: str, text: str | None, known: Sequence[str]) -> list[str]:

@@ -20,6 +20,7 @@ from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_line, print_note
 from klog.commands.shared.option_sets import argument, flag, optional
 from klog.commands.shared.output import OutputOptions, WatchOptions
+from klog.commands.shared.tables import Fields, Row, row_of
 from klog.commands.shared.terminal import confirmed
 from klog.commands.shared.usage import missing
 from klog.formats.errors import UsageError
@@ -27,7 +28,6 @@ from klog.formats.errors import UsageError
 if TYPE_CHECKING:
     from klog.admin.requests.delegation_tokens import Token
     from klog.client.cluster import Cluster
-    from klog.commands.shared.tables import Row
 
 app = tool_app(
     "tokens",
@@ -43,7 +43,15 @@ app = tool_app(
 
 _HIDDEN: Final = "(shown once)"
 _TIMES: Final = ("issued", "expires", "ends")
-_FIELDS: Final = ("token", "owner", "requester", "renewers", *_TIMES)
+_FIELDS: Final[Fields[Token]] = {
+    "token": lambda token: token.token_id,
+    "owner": lambda token: token.owner,
+    "requester": lambda token: token.requester,
+    "renewers": lambda token: list(token.renewers),
+    "issued": lambda token: token.issued_ms,
+    "expires": lambda token: token.expires_ms,
+    "ends": lambda token: token.ends_ms,
+}
 _TOKEN: Final[str | None] = argument(None, "The id of the token.", "TOKEN")
 _HMAC: Final[str | None] = optional(None, "", "--hmac", metavar="BASE64", hidden=True)
 
@@ -55,18 +63,6 @@ def _principals(given: Sequence[str] | None) -> tuple[str, ...]:
         if not all(each.partition(":")):
             raise UsageError(f"{each!r} is no principal", cure="User:NAME")
     return found
-
-
-def _row(token: Token) -> dict[str, object]:
-    return {
-        "token": token.token_id,
-        "owner": token.owner,
-        "requester": token.requester,
-        "renewers": list(token.renewers),
-        "issued": token.issued_ms,
-        "expires": token.expires_ms,
-        "ends": token.ends_ms,
-    }
 
 
 def _shown(row: Row, output: OutputOptions) -> Row:
@@ -117,7 +113,7 @@ def create(
         print_as_kafka([token], shows_secret=True)
         return
     secret = b64encode(token.hmac).decode()
-    row = {"token": token.token_id, "hmac": secret, **_row(token)}
+    row = {"token": token.token_id, "hmac": secret, **row_of(_FIELDS, token)}
     if not change.for_people:
         change.conclude([Outcome(token.token_id, row, "created")])
         return
@@ -248,7 +244,7 @@ def describe(
             print_as_kafka(found, shows_secret=False)
             return
         output.show(
-            [_shown(_row(each), output) for each in found],
+            [_shown(row_of(_FIELDS, each), output) for each in found],
             fields=_FIELDS,
             none="there are no tokens that this user may see (klog tokens create makes one)",
         )

@@ -16,6 +16,7 @@ from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_note
 from klog.commands.shared.option_sets import argument, flag, optional
 from klog.commands.shared.output import OutputOptions, WatchOptions
+from klog.commands.shared.tables import Fields, row_of
 from klog.commands.shared.terminal import confirmed
 from klog.commands.shared.usage import missing
 from klog.formats.errors import UsageError
@@ -39,24 +40,6 @@ app = tool_app(
     ),
 )
 
-_PRODUCER_FIELDS: Final = (
-    "producerId",
-    "producerEpoch",
-    "latestCoordinatorEpoch",
-    "lastSequence",
-    "lastTimestamp",
-    "currentTransactionStartOffset",
-)
-_HANGING_FIELDS: Final = (
-    "topic",
-    "partition",
-    "producerId",
-    "producerEpoch",
-    "coordinatorEpoch",
-    "startOffset",
-    "lastTimestamp",
-    "duration(min)",
-)
 _MS_IN_MINUTE: Final = 60_000
 _NONE: Final = -1
 _NAMED_PARTITIONS: Final = 5
@@ -94,21 +77,20 @@ def list_transactions(
     def show(cluster: Cluster) -> None:
         found = listed(cluster, longer_than_ms=duration_filter)
         output.show(
-            [_listed_row(each) for each in found],
-            fields=("transactionalId", "coordinator", "producerId", "transactionState"),
+            [row_of(_LISTED, each) for each in found],
+            fields=_LISTED,
             none="there are no such transactions" if duration_filter > 0 else "there are no transactions",
         )
 
     watch.over(connection, show)
 
 
-def _listed_row(found: ListedTransaction) -> dict[str, object]:
-    return {
-        "transactionalId": found.transactional_id,
-        "coordinator": found.coordinator_id,
-        "producerId": found.producer_id,
-        "transactionState": found.state,
-    }
+_LISTED: Final[Fields[ListedTransaction]] = {
+    "transactionalId": lambda found: found.transactional_id,
+    "coordinator": lambda found: found.coordinator_id,
+    "producerId": lambda found: found.producer_id,
+    "transactionState": lambda found: found.state,
+}
 
 
 @app.command("describe")
@@ -172,15 +154,14 @@ def _begin(text: str) -> tuple[TopicPartition, int]:
     return TopicPartition(topic, int(partition)), int(offset)
 
 
-def _producer_row(producer: ActiveProducer) -> dict[str, object]:
-    return {
-        "producerId": producer.producer.producer_id,
-        "producerEpoch": producer.producer.epoch,
-        "latestCoordinatorEpoch": producer.coordinator_epoch,
-        "lastSequence": producer.last_sequence,
-        "lastTimestamp": producer.last_timestamp_ms,
-        "currentTransactionStartOffset": _started(producer.transaction_start),
-    }
+_PRODUCER: Final[Fields[ActiveProducer]] = {
+    "producerId": lambda found: found.producer.producer_id,
+    "producerEpoch": lambda found: found.producer.epoch,
+    "latestCoordinatorEpoch": lambda found: found.coordinator_epoch,
+    "lastSequence": lambda found: found.last_sequence,
+    "lastTimestamp": lambda found: found.last_timestamp_ms,
+    "currentTransactionStartOffset": lambda found: _started(found.transaction_start),
+}
 
 
 @app.command("describe-producers")
@@ -204,8 +185,8 @@ def describe_producers(
 
     def show(cluster: Cluster) -> None:
         output.show(
-            [_producer_row(each) for each in producers(cluster, wanted, broker_id)],
-            fields=_PRODUCER_FIELDS,
+            [row_of(_PRODUCER, each) for each in producers(cluster, wanted, broker_id)],
+            fields=_PRODUCER,
             none=f"{wanted} knows no producers",
         )
 
@@ -251,9 +232,7 @@ def find_hanging(
             connect.SYSTEM_CLOCK.wall_ms(),
             on_leaderless=_note_leaderless,
         )
-        output.show(
-            [_hanging_row(each) for each in found], fields=_HANGING_FIELDS, none="no transaction hangs"
-        )
+        output.show([row_of(_HANGING, each) for each in found], fields=_HANGING, none="no transaction hangs")
 
     watch.over(connection, show)
 
@@ -263,20 +242,22 @@ def _note_leaderless(partitions: Sequence[TopicPartition]) -> None:
     print_note(f"not looked at, because they have no leader: {named}")
 
 
-def _hanging_row(found: OpenTransaction) -> dict[str, object]:
+def _minutes_since(moment_ms: int) -> int:
     from klog.admin.connect import SYSTEM_CLOCK
 
-    producer = found.producer
-    return {
-        "topic": found.partition.topic,
-        "partition": found.partition.partition,
-        "producerId": producer.producer.producer_id,
-        "producerEpoch": producer.producer.epoch,
-        "coordinatorEpoch": producer.coordinator_epoch,
-        "startOffset": producer.transaction_start,
-        "lastTimestamp": producer.last_timestamp_ms,
-        "duration(min)": (SYSTEM_CLOCK.wall_ms() - producer.last_timestamp_ms) // _MS_IN_MINUTE,
-    }
+    return (SYSTEM_CLOCK.wall_ms() - moment_ms) // _MS_IN_MINUTE
+
+
+_HANGING: Final[Fields[OpenTransaction]] = {
+    "topic": lambda found: found.partition.topic,
+    "partition": lambda found: found.partition.partition,
+    "producerId": lambda found: found.producer.producer.producer_id,
+    "producerEpoch": lambda found: found.producer.producer.epoch,
+    "coordinatorEpoch": lambda found: found.producer.coordinator_epoch,
+    "startOffset": lambda found: found.producer.transaction_start,
+    "lastTimestamp": lambda found: found.producer.last_timestamp_ms,
+    "duration(min)": lambda found: _minutes_since(found.producer.last_timestamp_ms),
+}
 
 
 @app.command("abort")

@@ -9,7 +9,7 @@ import csv
 import json
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -66,7 +66,7 @@ class OutputOptions:
         *,
         columns: Sequence[str] = (),
         aside: str = "",
-        fields: Sequence[str] = (),
+        fields: Collection[str] = (),
         none: str = "",
     ) -> None:
         """Print rows, which all have the same fields. A table has only the fields `columns`, if given.
@@ -89,7 +89,7 @@ class OutputOptions:
                 show_table(shown, aside=aside)
 
 
-def _show_csv(rows: Sequence[Row], fields: Sequence[str]) -> None:
+def _show_csv(rows: Sequence[Row], fields: Collection[str]) -> None:
     """Print CSV (RFC 4180, with plain line ends). Lists and objects become JSON, an absent value is empty.
 
     Without rows only the line of names is printed, as far as `fields` says it.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Mapping, Sequence
-from typing import TextIO
+from collections.abc import Callable, Mapping, Sequence
+from typing import TextIO, TypeVar
 
 import typer
 
@@ -14,10 +14,18 @@ from klog.commands.shared.messages import BOLD, INDENT, columns_of, hanging, pai
 from klog.formats.visible import visible
 
 Row = Mapping[str, object]
+_Item = TypeVar("_Item")
+Fields = Mapping[str, Callable[[_Item], object]]
+"""The fields of a row by their names, as functions of what the row is about."""
 
 _LEAST_WIDTH = 10
 _GAP = "  "
 _WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+
+def row_of(fields: Fields[_Item], item: _Item) -> dict[str, object]:
+    """The row about an item."""
+    return {name: value_of(item) for name, value_of in fields.items()}
 
 
 def show_json(rows: Sequence[Row]) -> None:

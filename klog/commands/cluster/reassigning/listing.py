@@ -9,6 +9,7 @@ from klog.commands.kafka_tools.command_lines import AsKafka
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_line
 from klog.commands.shared.output import OutputOptions, WatchOptions
+from klog.commands.shared.tables import Fields, row_of
 
 if TYPE_CHECKING:
     from klog.admin.requests.reassignments import RunningReassignment
@@ -38,22 +39,20 @@ def list_reassignments(
 
         def show() -> None:
             found = running(cluster)
-            output.show([_row(each) for each in found], fields=_FIELDS, none="no reassignment is running")
+            output.show(
+                [row_of(_FIELDS, each) for each in found], fields=_FIELDS, none="no reassignment is running"
+            )
 
         watch.run(show)
 
 
-_FIELDS: Final = ("topic", "partition", "target", "addingReplicas", "removingReplicas")
-
-
-def _row(each: RunningReassignment) -> dict[str, object]:
-    return {
-        "topic": each.partition.topic,
-        "partition": each.partition.partition,
-        "target": list(each.target),
-        "addingReplicas": list(each.adding),
-        "removingReplicas": list(each.removing),
-    }
+_FIELDS: Final[Fields[RunningReassignment]] = {
+    "topic": lambda each: each.partition.topic,
+    "partition": lambda each: each.partition.partition,
+    "target": lambda each: list(each.target),
+    "addingReplicas": lambda each: list(each.adding),
+    "removingReplicas": lambda each: list(each.removing),
+}
 
 
 def _show_as_kafka(found: list[RunningReassignment]) -> None:
