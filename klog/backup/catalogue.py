@@ -17,15 +17,13 @@ from klog.backup.contents import objects_of_state
 from klog.backup.model import Manifest
 from klog.backup.repository import MissingObjectError, Repository
 from klog.backup.summaries import (
+    NEEDS,
+    SUMMARY,
     BackupSummary,
     Growing,
     Needs,
     Ranges,
     Summary,
-    decode_needs,
-    decode_summary,
-    encode_needs,
-    encode_summary,
     joined,
     pairs,
     summary_of,
@@ -117,7 +115,7 @@ def _worth_reading(listed: Iterable[str], ids: Sequence[str]) -> list[str]:
 def _read_summary(repository: Repository, name: str) -> Summary | FormatError | None:
     """A summary; None if it was just pruned."""
     try:
-        return repository.document(name, decode_summary)
+        return repository.document(name, SUMMARY.decode)
     except MissingObjectError:
         return None
     except FormatError as error:
@@ -126,7 +124,7 @@ def _read_summary(repository: Repository, name: str) -> Summary | FormatError | 
 
 def summary_problem(repository: Repository, name: str) -> FormatError | None:
     """What is wrong with a summary or with its needs."""
-    decode: Callable[[bytes], object] = decode_needs if names.is_needs(name) else decode_summary
+    decode: Callable[[bytes], object] = NEEDS.decode if names.is_needs(name) else SUMMARY.decode
     try:
         repository.document(name, decode)
     except MissingObjectError:
@@ -223,7 +221,7 @@ def needed_by(repository: Repository, catalogue: Catalogue, identifiers: Iterabl
 def _needs(repository: Repository, summary: Summary) -> Needs | None:
     """What the document says; None if it cannot be read: manifests and states say the same."""
     try:
-        return None if summary.objects is None else repository.document(summary.objects, decode_needs)
+        return None if summary.objects is None else repository.document(summary.objects, NEEDS.decode)
     except FormatError:
         return None
 
@@ -291,7 +289,7 @@ def write_summary(repository: Repository, identifiers: Sequence[str]) -> str | N
         objects = _put_needs(repository, backups, _needed_by_some(repository, len(backups), states, others))
     except FormatError:
         objects = None  # states are damaged: a prune reads what it needs, and says so
-    data = encode_summary(Summary(tuple(backups), dict(topics.items()), objects))
+    data = SUMMARY.encode(Summary(tuple(backups), dict(topics.items()), objects))
     name = names.summary(backups[0].id, backups[-1].id, _content_id(repository, data))
     repository.store.put(name, data)
     return name
@@ -333,7 +331,7 @@ def _needed_by_some(
 def _put_needs(
     repository: Repository, backups: Sequence[BackupSummary], objects: Mapping[str, Ranges]
 ) -> str:
-    data = encode_needs(Needs(objects))
+    data = NEEDS.encode(Needs(objects))
     name = names.needs(backups[0].id, backups[-1].id, _content_id(repository, data))
     repository.store.put(name, data)
     return name

@@ -14,7 +14,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 from klog.backup.model import (
     FORMAT_VERSION,
@@ -51,6 +51,7 @@ from klog.formats.constants import INT32_MAX, INT64_MAX
 from klog.formats.errors import FormatError, UnsupportedFormatError
 from klog.formats.names import TopicPartition
 
+_Value = TypeVar("_Value")
 _COUNT: Final = integer(0, INT64_MAX)
 _PARTITION: Final = structure(
     TopicPartition, topic=Member("topic", TEXT), partition=Member("partition", integer(0, INT32_MAX))
@@ -296,48 +297,41 @@ def resolved(stored: StoredState, whole: PartitionState | None) -> PartitionStat
 # -- Documents ----------------------------------------------------------------------------------------------
 
 
-def encode_info(info: RepositoryInfo) -> bytes:
-    """`klog-backup.json`."""
-    return _encode("klog backup repository", _INFO.encode(info))
+@dataclass(frozen=True, slots=True)
+class Document(Generic[_Value]):
+    """A kind of documents of one value each. What is packed is compressed when it is written."""
+
+    kind: str
+    codec: Codec
+    is_packed: bool = False
+
+    def encode(self, value: _Value) -> bytes:
+        """The document of a value."""
+        return (_packed if self.is_packed else _encode)(self.kind, self.codec.encode(value))
+
+    def decode(self, data: bytes) -> _Value:
+        """The value of a document, whose bytes are decompressed. Raises `FormatError`."""
+        value: _Value = self.codec.decode(_decode(self.kind, data), "")
+        return value
+
+
+INFO: Final[Document[RepositoryInfo]] = Document("klog backup repository", _INFO)
+"""`klog-backup.json`."""
+KEY: Final[Document[WrappedKey]] = Document("klog backup key", _KEY)
+"""A data key."""
+MANIFEST: Final[Document[Manifest]] = Document("klog backup manifest", _MANIFEST)
+"""A backup."""
 
 
 def description(info: RepositoryInfo) -> bytes:
     """What `klog-backup.json` says, without its checksum: the keys of an encrypted repository are bound to
     it."""
-    return _text("klog backup repository", _INFO.encode(info)).encode() + b"\n"
-
-
-def decode_info(data: bytes) -> RepositoryInfo:
-    """The values of `klog-backup.json`."""
-    info: RepositoryInfo = _INFO.decode(_decode("klog backup repository", data), "")
-    return info
-
-
-def encode_key(key: WrappedKey) -> bytes:
-    """The document of a data key."""
-    return _encode("klog backup key", _KEY.encode(key))
-
-
-def decode_key(data: bytes) -> WrappedKey:
-    """A data key from its document."""
-    key: WrappedKey = _KEY.decode(_decode("klog backup key", data), "")
-    return key
-
-
-def encode_manifest(manifest: Manifest) -> bytes:
-    """The document of a backup."""
-    return _encode("klog backup manifest", _MANIFEST.encode(manifest))
-
-
-def decode_manifest(data: bytes) -> Manifest:
-    """A backup from its document."""
-    manifest: Manifest = _MANIFEST.decode(_decode("klog backup manifest", data), "")
-    return manifest
+    return _text(INFO.kind, _INFO.encode(info)).encode() + b"\n"
 
 
 def encode_table(refs: Mapping[TopicPartition, PartitionRef]) -> bytes:
     """A table of all partitions."""
-    return packed("klog backup table", {"partitions": _REFS.encode(refs)})
+    return _packed("klog backup table", {"partitions": _REFS.encode(refs)})
 
 
 def decode_table(data: bytes) -> dict[TopicPartition, PartitionRef]:
@@ -350,7 +344,7 @@ def decode_table(data: bytes) -> dict[TopicPartition, PartitionRef]:
 def encode_states(states: Sequence[StoredState]) -> bytes:
     """The states of several partitions."""
     encoded = [_STORED_STATE.encode(state) for state in states]
-    return packed("klog backup states", {"states": encoded})
+    return _packed("klog backup states", {"states": encoded})
 
 
 def decode_states(data: bytes) -> dict[TopicPartition, StoredState]:
@@ -360,14 +354,8 @@ def decode_states(data: bytes) -> dict[TopicPartition, StoredState]:
     return {each.state.partition: each for each in states}
 
 
-def packed(kind: str, body: dict[str, Any]) -> bytes:
-    """A compressed document."""
+def _packed(kind: str, body: dict[str, Any]) -> bytes:
     return gzip.compress(_encode(kind, body), 6, mtime=0)
-
-
-def unpacked(kind: str, data: bytes) -> dict[str, Any]:
-    """The members of a document, whose bytes are decompressed. Raises `FormatError`."""
-    return _decode(kind, data)
 
 
 def _encode(kind: str, body: dict[str, Any]) -> bytes:

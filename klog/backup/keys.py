@@ -151,7 +151,7 @@ def create_key(
     Runs that make a repository at the same time each store a key of their own, and none is ever lost.
     """
     key = new_data_key(random_bytes)
-    store.put(names.key(key.id), documents.encode_key(wrap(key, user, random_bytes)))
+    store.put(names.key(key.id), documents.KEY.encode(wrap(key, user, random_bytes)))
     return _described(info, key)
 
 
@@ -207,12 +207,12 @@ def rekey(
     found = [name for name in sorted(store.files(names.KEYS)) if names.id_of_key(name) is not None]
     found.sort(key=lambda name: name == names.key(keys.current.id))
     for name in found:
-        wrapped = documents.decode_key(store.read(name))
+        wrapped = documents.KEY.decode(store.read(name))
         try:
             key = unwrap(wrapped, old, store.path_of(name))
         except WrongKeyError:
             key = unwrap(wrapped, new, store.path_of(name))
-        store.put(name, documents.encode_key(wrap(key, new, random_bytes)))
+        store.put(name, documents.KEY.encode(wrap(key, new, random_bytes)))
     open_keys(store, info, new, random_bytes)
     return len(found)
 
@@ -221,7 +221,7 @@ def _wrapped(store: Store, identifier: str) -> WrappedKey:
     name = names.key(identifier)
     path = store.path_of(name)
     try:
-        return documents.decode_key(store.read(name))
+        return documents.KEY.decode(store.read(name))
     except FormatError as error:
         raise error.at(path) from None
     except StorageError as error:

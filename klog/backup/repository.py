@@ -101,7 +101,7 @@ class Repository:
         """The backup with this id. Raises `MissingInputError` if there is none."""
         name = names.manifest(names.checked_id(identifier))
         try:
-            return self.document(name, documents.decode_manifest)
+            return self.document(name, documents.MANIFEST.decode)
         except MissingObjectError:
             cure = "klog backup list shows the ids"
             raise MissingInputError(f"there is no backup {identifier}", file=self.place, cure=cure) from None
@@ -217,7 +217,7 @@ def open_or_create(
         on_create()
         if key is not None:
             wanted = create_key(store, wanted, key, random_bytes)
-        store.put(names.INFO, documents.encode_info(wanted))
+        store.put(names.INFO, documents.INFO.encode(wanted))
         found = _info(store) or wanted
     return _opened(store, found, key, random_bytes)
 
@@ -249,6 +249,6 @@ def _info(store: Store) -> RepositoryInfo | None:
         return None
     data = store.read(names.INFO)
     try:
-        return documents.decode_info(data)
+        return documents.INFO.decode(data)
     except FormatError as error:
         raise error.at(store.path_of(names.INFO)) from None

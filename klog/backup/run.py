@@ -182,7 +182,7 @@ class _Run:
                 self._problems.append(Problem(partition, "is damaged at its source, as in the backup before"))
         self._check_base()
         manifest = self._manifest(begin_ms, found, refs)
-        self._repository.store.put(names.manifest(manifest.id), documents.encode_manifest(manifest))
+        self._repository.store.put(names.manifest(manifest.id), documents.MANIFEST.encode(manifest))
         partitions = self._repository.partitions(manifest)
         return Result(
             manifest,

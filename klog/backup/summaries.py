@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final
 
-from klog.backup import documents
+from klog.backup.documents import Document
 from klog.backup.model import Manifest, PartitionRef
 from klog.cluster_metadata.json_codecs import (
     INT64,
@@ -157,24 +157,5 @@ _SUMMARY: Final = structure(
 )
 _NEEDS: Final = structure(Needs, objects=Member("objects", mapping(_RANGES)))
 
-
-def encode_summary(summary: Summary) -> bytes:
-    """The document of a summary."""
-    return documents.packed("klog backup summary", _SUMMARY.encode(summary))
-
-
-def decode_summary(data: bytes) -> Summary:
-    """A summary from its document, whose bytes are decompressed."""
-    summary: Summary = _SUMMARY.decode(documents.unpacked("klog backup summary", data), "")
-    return summary
-
-
-def encode_needs(needs: Needs) -> bytes:
-    """The document of what backups need."""
-    return documents.packed("klog backup needs", _NEEDS.encode(needs))
-
-
-def decode_needs(data: bytes) -> Needs:
-    """What backups need from its document, whose bytes are decompressed."""
-    needs: Needs = _NEEDS.decode(documents.unpacked("klog backup needs", data), "")
-    return needs
+SUMMARY: Final[Document[Summary]] = Document("klog backup summary", _SUMMARY, is_packed=True)
+NEEDS: Final[Document[Needs]] = Document("klog backup needs", _NEEDS, is_packed=True)

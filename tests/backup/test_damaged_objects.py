@@ -263,7 +263,7 @@ def test_an_encrypted_object_that_is_changed(
 
 
 def test_every_changed_byte_of_a_document_is_found(plain: Made) -> None:
-    for kind, decode in (("info", documents.decode_info), ("newest-manifest", documents.decode_manifest)):
+    for kind, decode in (("info", documents.INFO.decode), ("newest-manifest", documents.MANIFEST.decode)):
         data = (plain.repository / plain.files[kind]).read_bytes()
         for position in range(len(data) - 1):  # the last byte is the line's end
             changed = bytearray(data)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from klog.backup import documents
-from klog.backup.documents import encode_info, encode_manifest, encode_states, encode_table
+from klog.backup.documents import INFO, MANIFEST, encode_states, encode_table
 from klog.backup.restoring.request import metadata_of
 from klog.backup.verify import VerifyOptions, verify
 from klog.cluster_metadata.model import Cluster
@@ -69,8 +69,8 @@ def _encode_states(states: Mapping[TopicPartition, documents.StoredState]) -> by
 @pytest.mark.parametrize(
     ("pattern", "decode", "encode"),
     [
-        ("klog-backup.json", documents.decode_info, encode_info),
-        ("manifests/*/*.json", documents.decode_manifest, encode_manifest),
+        ("klog-backup.json", INFO.decode, INFO.encode),
+        ("manifests/*/*.json", MANIFEST.decode, MANIFEST.encode),
         ("tables/*.gz", documents.decode_table, lambda refs: gzip.decompress(encode_table(refs))),
         ("states/*.gz", documents.decode_states, _encode_states),
     ],
