@@ -6,6 +6,8 @@ groups, which 3.9 does not know, are printed as Kafka 4.1 prints them.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from klog.commands.kafka_tools.dump_log import frames
@@ -28,13 +30,12 @@ from klog.formats.structures import Versioned
 if TYPE_CHECKING:
     from klog.commands.kafka_tools.dump_log.message_parser import MessageParser
 
-_LAST_GROUP_TYPE: Final = 8
+# 3.9 does not know later types.
+_GROUP_VALUES: Final = {kind: value for kind, value in consumer_offsets.VALUES.items() if kind <= 8}
 _NEWER_TAGS: Final = frozenset({"metadataHash"})
 _NEWER_TRANSACTION_TAGS: Final = frozenset(
     {"previousProducerId", "nextProducerId", "nextProducerEpoch", "clientTransactionVersion"}
 )
-
-_NOTHING: Final[frozenset[str]] = frozenset()
 
 _OWNED: Final = array(
     struct(Field("topic", STRING, "of the partitions"), Field("partitions", array(INT32), "numbers"))
@@ -58,39 +59,51 @@ _ASSIGNMENT: Final = schema.message(
 )
 
 
-def _skipped(kind: int) -> frozenset[str]:
-    return _NEWER_TAGS | ({"topicId"} if kind < 2 else frozenset())
+@dataclass(frozen=True, slots=True)
+class _Keyed:
+    """Parses the records of a topic whose keys begin with the type of the record."""
+
+    decoder: str
+    key: Versioned
+    values: Mapping[int, Versioned]
+    read: Callable[[int, int, Cursor], Json]
+    """The value of a record of a type, from its version and what follows."""
+
+    def __call__(self, key: bytes | None, value: bytes | None, offset: int) -> tuple[str | None, str | None]:
+        if key is None:
+            raise damaged(f"message at offset {offset} has no key, which the {self.decoder} decoder needs")
+        try:
+            return self._record(key, value, offset)
+        except MessageError as error:
+            return f"Error at offset {offset}, skipping. {error}", None
+
+    def _record(self, key: bytes, value: bytes | None, offset: int) -> tuple[str | None, str | None]:
+        cursor = Cursor(key)
+        kind = _version(cursor, "key")
+        if kind not in self.values:
+            return f"Unknown record type {kind} at offset {offset}, skipping.", None
+        shown_key = json_text({"type": str(kind), "data": _message(self.key, cursor, kind, "key")})
+        if value is None:
+            return shown_key, "<DELETE>"
+        cursor = Cursor(value)
+        version = _version(cursor, "value")
+        return shown_key, json_text({"version": str(version), "data": self.read(kind, version, cursor)})
 
 
-def _offsets(key: bytes | None, value: bytes | None, offset: int) -> tuple[str | None, str | None]:
-    if key is None:
-        raise damaged(f"message at offset {offset} has no key, which the offsets decoder needs")
-    try:
-        return _group_record(key, value, offset)
-    except MessageError as error:
-        return f"Error at offset {offset}, skipping. {error}", None
-
-
-def _group_record(key: bytes, value: bytes | None, offset: int) -> tuple[str | None, str | None]:
-    cursor = Cursor(key)
-    kind = _version(cursor, "key")
-    if not 0 <= kind <= _LAST_GROUP_TYPE:
-        return f"Unknown record type {kind} at offset {offset}, skipping.", None
-    skipped = _skipped(kind)
-    names = _message(consumer_offsets.Key, cursor, kind, "key", skipped)
-    if kind > 2 and "group" in names:
-        names = {"groupId": names.pop("group"), **names}  # the newer types' name for it
-    shown_key = {"type": str(kind), "data": names}
-    if value is None:
-        return json_text(shown_key), "<DELETE>"
-    cursor = Cursor(value)
-    version = _version(cursor, "value")
+def _group_value(kind: int, version: int, cursor: Cursor) -> Json:
+    skipped = _NEWER_TAGS | ({"topicId"} if kind < 2 else frozenset())
     data = _message(consumer_offsets.VALUES[kind], cursor, version, "value", skipped)
     if kind == 2 and data["protocolType"] == "consumer":
         for member in data["members"]:
             _decode_member(member, "subscription", _SUBSCRIPTION)
             _decode_member(member, "assignment", _ASSIGNMENT)
-    return json_text(shown_key), json_text({"version": str(version), "data": data})
+    return data
+
+
+def _share_value(kind: int, version: int, cursor: Cursor) -> Json:
+    if version != 0:
+        raise MessageError(f"Found an unknown record version {version} for {kind} type")
+    return _message(share_group_state.VALUES[kind], cursor, version, "value")
 
 
 def _version(cursor: Cursor, name: str) -> int:
@@ -99,7 +112,9 @@ def _version(cursor: Cursor, name: str) -> int:
     return int(cursor.number(">h"))
 
 
-def _message(message: Versioned, cursor: Cursor, version: int, name: str, skipped: frozenset[str]) -> Json:
+def _message(
+    message: Versioned, cursor: Cursor, version: int, name: str, skipped: frozenset[str] = frozenset()
+) -> Json:
     try:
         return read_version(message, version, cursor, skipped)
     except MessageError as error:
@@ -115,32 +130,6 @@ def _decode_member(member: dict[str, Json], field: str, message: Versioned) -> N
         member[field] = read_version(message, cursor.number(">h"), cursor)
     except MessageError:
         return  # the tool prints the bytes, too
-
-
-def _share_group(key: bytes | None, value: bytes | None, offset: int) -> tuple[str | None, str | None]:
-    if key is None:
-        raise damaged(f"message at offset {offset} has no key, which the share group state decoder needs")
-    try:
-        return _share_record(key, value, offset)
-    except MessageError as error:
-        return f"Error at offset {offset}, skipping. {error}", None
-
-
-def _share_record(key: bytes, value: bytes | None, offset: int) -> tuple[str | None, str | None]:
-    cursor = Cursor(key)
-    kind = _version(cursor, "key")
-    if kind not in share_group_state.VALUES:
-        return f"Unknown record type {kind} at offset {offset}, skipping.", None
-    names = _message(share_group_state.Key, cursor, kind, "key", _NOTHING)
-    shown_key = json_text({"type": str(kind), "data": names})
-    if value is None:
-        return shown_key, "<DELETE>"
-    cursor = Cursor(value)
-    version = _version(cursor, "value")
-    if version != 0:
-        raise MessageError(f"Found an unknown record version {version} for {kind} type")
-    data = _message(share_group_state.VALUES[kind], cursor, version, "value", _NOTHING)
-    return shown_key, json_text({"version": str(version), "data": data})
 
 
 def _transaction(key: bytes | None, value: bytes | None, _offset: int) -> tuple[str | None, str | None]:
@@ -230,9 +219,11 @@ def control_text(key: bytes | None, value: bytes | None) -> str:
 
 
 PARSERS: Final[dict[Decoder, MessageParser]] = {
-    Decoder.OFFSETS: _offsets,
+    Decoder.OFFSETS: _Keyed("offsets", consumer_offsets.Key, _GROUP_VALUES, _group_value),
     Decoder.TRANSACTION_LOG: _transaction,
-    Decoder.SHARE_GROUP_STATE: _share_group,
+    Decoder.SHARE_GROUP_STATE: _Keyed(
+        "share group state", share_group_state.Key, share_group_state.VALUES, _share_value
+    ),
     Decoder.CLUSTER_METADATA: frames.cluster_metadata_parser,
     Decoder.REMOTE_LOG_METADATA: frames.remote_log_metadata_parser,
 }
