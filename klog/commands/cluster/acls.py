@@ -14,7 +14,7 @@ from klog.commands.kafka_tools.command_lines import AsKafka, tool_app
 from klog.commands.shared.changing import ChangeOptions, Outcome
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_error, print_line, print_report
-from klog.commands.shared.option_sets import argument, flag, option_set, optional
+from klog.commands.shared.option_sets import argument, flag, option_set, optional, valued
 from klog.commands.shared.output import OutputOptions, WatchOptions
 from klog.commands.shared.tables import Fields, row_of
 from klog.commands.shared.terminal import confirmed, count_of
@@ -42,18 +42,18 @@ _CURRENT: Final = "Current ACLs for resource"
 
 
 def _resource(metavar: str, summary: str) -> Any:  # noqa: ANN401 (of the field's type)
-    return optional(None, f"{summary} (repeatable).", metavar=metavar)
+    return valued(metavar, f"{summary} (repeatable).")
 
 
 def _entry(metavar: str, summary: str) -> Any:  # noqa: ANN401 (of the field's type)
-    return optional(None, summary, panel=_WHO, metavar=metavar)
+    return valued(metavar, summary, panel=_WHO)
 
 
 @option_set("Resources")
 class Resources:
     """The resources that ACLs are about."""
 
-    names: list[str] | None = argument(None, "Topics, as --topic.", "[TOPIC]...")
+    names: list[str] | None = argument("[TOPIC]...", "Topics, as --topic.")
     topic: list[str] | None = _resource("TOPIC", "A topic; * for all")
     group: list[str] | None = _resource("GROUP", "A consumer group")
     cluster: bool = flag("The cluster itself.")

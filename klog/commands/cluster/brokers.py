@@ -13,7 +13,7 @@ import typer
 from klog.commands.kafka_tools.command_lines import tool_app
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_error
-from klog.commands.shared.option_sets import argument, flag, optional
+from klog.commands.shared.option_sets import argument, flag, valued
 from klog.commands.shared.output import OutputOptions, WatchOptions
 from klog.formats.errors import KlogError
 
@@ -72,7 +72,7 @@ def show_configs(
     output: OutputOptions,
     watch: WatchOptions,
     broker: Annotated[int, typer.Argument(metavar="ID", help="The broker.", min=0)] = ...,  # type: ignore[assignment]  # typer's way to require it
-    names: list[str] | None = argument(None, "Only these configs.", "[CONFIG]..."),
+    names: list[str] | None = argument("[CONFIG]...", "Only these configs."),
     all_: bool = flag("Also configs that nobody has set."),
 ) -> None:
     """Show the configs of a broker: those of its file, and those that were set while it runs.
@@ -118,7 +118,7 @@ def show_api_versions(
     connection: ConnectionOptions,
     output: OutputOptions,
     watch: WatchOptions,
-    broker: list[int] | None = optional(None, "Only this broker (repeatable).", metavar="ID"),
+    broker: list[int] | None = valued("ID", "Only this broker (repeatable)."),
 ) -> None:
     """Show the APIs of each broker and the versions that it serves, as kafka-broker-api-versions prints them.
 

@@ -16,7 +16,7 @@ from klog.commands.kafka_tools.command_lines import tool_app
 from klog.commands.shared.changing import ChangeOptions, Outcome
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import BOLD, RED, YELLOW, print_line, print_note
-from klog.commands.shared.option_sets import argument, flag, optional
+from klog.commands.shared.option_sets import argument, flag, optional, valued
 from klog.commands.shared.output import OutputFormat, OutputOptions, WatchOptions
 from klog.commands.shared.terminal import confirmed, count_of
 from klog.commands.shared.usage import missing
@@ -52,7 +52,7 @@ _COLUMNS: Final = ("id", "host", "port", "rack", "isController", "version")
 class KafkaOptions:
     """How kafka-cluster names a cluster, beside `--bootstrap-server`."""
 
-    config: Path | None = optional(None, "", "--config", "-c", metavar="FILE", hidden=True)
+    config: Path | None = valued("FILE", "", "--config", "-c", hidden=True)
     controller: str | None = optional(None, "", "--bootstrap-controller", "-C", hidden=True)
 
     def settings(self, connection: ConnectionOptions) -> ClientSettings:
@@ -251,8 +251,8 @@ def unregister(
     connection: ConnectionOptions,
     change: ChangeOptions,
     kafka: KafkaOptions,
-    broker: int | None = argument(None, "The broker to forget.", "[ID]"),
-    broker_id: int | None = optional(None, "The same, as for kafka-cluster.", "--id", "-i", metavar="ID"),
+    broker: int | None = argument("[ID]", "The broker to forget."),
+    broker_id: int | None = valued("ID", "The same, as for kafka-cluster.", "--id", "-i"),
     yes: bool = flag("Unregister without asking.", "--yes", "-y"),
 ) -> None:
     """Make a KRaft cluster forget a broker that was stopped for good.

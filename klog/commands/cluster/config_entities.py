@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from klog.commands.shared.option_sets import argument, flag, option_set, optional
+from klog.commands.shared.option_sets import argument, flag, option_set, optional, valued
 from klog.commands.shared.usage import missing
 from klog.formats.errors import UsageError
 
@@ -21,20 +21,18 @@ _QUOTAS: Final = ("clients", "users", "ips")
 class EntityOptions:
     """The entity whose configs are meant, also as kafka-configs names it."""
 
-    name: str | None = argument(None, "Configs of a topic.", "[TOPIC]")
-    topic: str | None = optional(None, "The same.", metavar="TOPIC")
-    broker: str | None = optional(None, "Configs of a broker.", metavar="ID")
+    name: str | None = argument("[TOPIC]", "Configs of a topic.")
+    topic: str | None = valued("TOPIC", "The same.")
+    broker: str | None = valued("ID", "Configs of a broker.")
     broker_defaults: bool = flag("Configs for all brokers of the cluster.")
-    broker_logger: str | None = optional(None, "Levels of a broker's loggers.", metavar="ID")
-    group: str | None = optional(None, "Configs of a group (Kafka 4).", metavar="GROUP")
-    client_metrics: str | None = optional(None, "Which metrics clients send (KRaft).", metavar="NAME")
-    entity_type: list[str] | None = optional(
-        None,
-        "As for kafka-configs: topics, brokers, broker-loggers, groups or client-metrics.",
-        metavar="TYPE",
+    broker_logger: str | None = valued("ID", "Levels of a broker's loggers.")
+    group: str | None = valued("GROUP", "Configs of a group (Kafka 4).")
+    client_metrics: str | None = valued("NAME", "Which metrics clients send (KRaft).")
+    entity_type: list[str] | None = valued(
+        "TYPE", "As for kafka-configs: topics, brokers, broker-loggers, groups or client-metrics."
     )
-    entity_name: list[str] | None = optional(
-        None, "As for kafka-configs; without a name all of the type are described.", metavar="NAME"
+    entity_name: list[str] | None = valued(
+        "NAME", "As for kafka-configs; without a name all of the type are described."
     )
     entity_default: bool = flag("As for kafka-configs.")
     client: str | None = optional(None, "", hidden=True)

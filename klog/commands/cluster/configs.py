@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -17,7 +17,7 @@ from klog.commands.kafka_tools.command_lines import AsKafka, tool_app
 from klog.commands.shared.changing import ChangeOptions, Outcome
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_line, print_note
-from klog.commands.shared.option_sets import flag, optional
+from klog.commands.shared.option_sets import flag, valued
 from klog.commands.shared.output import OutputOptions, WatchOptions
 from klog.commands.shared.properties import properties_file
 from klog.commands.shared.tables import show_table
@@ -38,10 +38,6 @@ app = tool_app(
         "klog configs describe --broker 0 --all",
     ),
 )
-
-
-def _change(metavar: str, summary: str) -> Any:  # noqa: ANN401 (of the parameter's type)
-    return optional(None, summary, metavar=metavar)
 
 
 @app.command("describe")
@@ -161,13 +157,13 @@ def alter_configs(
     options: EntityOptions,
     connection: ConnectionOptions,
     change: ChangeOptions,
-    set_: list[str] | None = _change("KEY=VALUE", "Set a config."),
-    delete: list[str] | None = _change("KEY", "Return to the default."),
-    append: list[str] | None = _change("KEY=VALUE", "Add to a list."),
-    subtract: list[str] | None = _change("KEY=VALUE", "Remove from a list."),
-    add_config: list[str] | None = _change("K=V,K=[V,V]", "--set, as for kafka-configs."),
-    add_config_file: Path | None = _change("FILE", "--set for each property of a file."),
-    delete_config: list[str] | None = _change("K,K", "--delete, as for kafka-configs."),
+    set_: list[str] | None = valued("KEY=VALUE", "Set a config."),
+    delete: list[str] | None = valued("KEY", "Return to the default."),
+    append: list[str] | None = valued("KEY=VALUE", "Add to a list."),
+    subtract: list[str] | None = valued("KEY=VALUE", "Remove from a list."),
+    add_config: list[str] | None = valued("K=V,K=[V,V]", "--set, as for kafka-configs."),
+    add_config_file: Path | None = valued("FILE", "--set for each property of a file."),
+    delete_config: list[str] | None = valued("K,K", "--delete, as for kafka-configs."),
     as_kafka: AsKafka = False,
 ) -> None:
     """Change configs of a topic, a broker, all brokers or a group. Either all changes are made, or none.

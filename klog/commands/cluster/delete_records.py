@@ -15,7 +15,7 @@ import typer
 from klog.commands.shared.changing import ChangeOptions, Outcome
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_line, print_note
-from klog.commands.shared.option_sets import argument, flag, optional
+from klog.commands.shared.option_sets import argument, flag, valued
 from klog.commands.shared.properties import text_of
 from klog.commands.shared.terminal import confirmed, count_of
 from klog.commands.shared.usage import missing
@@ -30,9 +30,9 @@ def delete_records(
     connection: ConnectionOptions,
     change: ChangeOptions,
     targets: list[str] | None = argument(
-        None, "Delete what is before this offset; -1 deletes all records.", "TOPIC:PARTITION:OFFSET..."
+        "TOPIC:PARTITION:OFFSET...", "Delete what is before this offset; -1 deletes all records."
     ),
-    offset_json_file: Path | None = optional(None, "A file of kafka-delete-records.", metavar="FILE"),
+    offset_json_file: Path | None = valued("FILE", "A file of kafka-delete-records."),
     yes: bool = flag("Delete without asking.", "--yes", "-y"),
 ) -> None:
     """Delete the records of partitions before an offset, on all replicas. They cannot be brought back.

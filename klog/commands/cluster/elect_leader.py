@@ -15,7 +15,7 @@ import typer
 from klog.commands.shared.changing import ChangeOptions, Outcome
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_error, print_line, print_note, print_report
-from klog.commands.shared.option_sets import argument, flag, option_set, optional
+from klog.commands.shared.option_sets import argument, flag, option_set, optional, valued
 from klog.commands.shared.properties import text_of
 from klog.commands.shared.terminal import confirmed
 from klog.commands.shared.usage import missing
@@ -35,12 +35,10 @@ _NAMED: Final = 10
 class KafkaOptions:
     """The options of `kafka-leader-election`."""
 
-    election_type: str | None = optional(None, "preferred or unclean.", metavar="TYPE")
-    topic: str | None = optional(None, "A topic.", metavar="TOPIC")
-    partition: int | None = optional(None, "A partition of --topic.", metavar="N", least=0)
-    json_file: Path | None = optional(
-        None, "A file that lists partitions as JSON.", "--path-to-json-file", metavar="FILE"
-    )
+    election_type: str | None = valued("TYPE", "preferred or unclean.")
+    topic: str | None = valued("TOPIC", "A topic.")
+    partition: int | None = valued("N", "A partition of --topic.", least=0)
+    json_file: Path | None = valued("FILE", "A file that lists partitions as JSON.", "--path-to-json-file")
     all_partitions: bool = flag("All partitions that need it.", "--all-topic-partitions")
     admin_config: Path | None = optional(None, "", "--admin.config", hidden=True)
 
@@ -49,9 +47,7 @@ def elect_leader(
     connection: ConnectionOptions,
     change: ChangeOptions,
     kafka: KafkaOptions,
-    partitions: list[str] | None = argument(
-        None, "Topics, or some of their partitions.", "[TOPIC[:N,...]]..."
-    ),
+    partitions: list[str] | None = argument("[TOPIC[:N,...]]...", "Topics, or some of their partitions."),
     preferred: bool = flag("Make the first replica the leader, if it is in sync."),
     unclean: bool = flag(
         "Let a replica lead that is not in sync, where there is no leader. Records are lost."

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from klog.commands.shared.option_sets import argument, flag, option_set, optional
+from klog.commands.shared.option_sets import argument, flag, option_set, valued
 from klog.commands.shared.properties import text_of
 from klog.commands.shared.usage import missing
 from klog.formats.errors import UsageError
@@ -26,10 +26,8 @@ _SCOPE: Final = "Partitions"
 class Groups:
     """Groups by name; none stands for all only with `--all-groups`."""
 
-    names: list[str] | None = argument(None, "The groups.", "[GROUP]...")
-    group: list[str] | None = optional(
-        None, "A group, as for kafka-consumer-groups (repeatable).", metavar="GROUP"
-    )
+    names: list[str] | None = argument("[GROUP]...", "The groups.")
+    group: list[str] | None = valued("GROUP", "A group, as for kafka-consumer-groups (repeatable).")
     all_groups: bool = flag("All consumer groups.")
 
     def given(self) -> list[str]:
@@ -46,8 +44,8 @@ class Groups:
 class OneGroup:
     """The name of one group."""
 
-    name: str | None = argument(None, "The group.", "GROUP")
-    group: str | None = optional(None, "The group, as for kafka-consumer-groups.", metavar="GROUP")
+    name: str | None = argument("GROUP", "The group.")
+    group: str | None = valued("GROUP", "The group, as for kafka-consumer-groups.")
 
     def required(self) -> str:
         """The name. Raises typer's error of a missing argument if there is none."""
@@ -59,10 +57,6 @@ class OneGroup:
         return names.pop()
 
 
-def _rule(metavar: str, summary: str) -> Any:  # noqa: ANN401 (of the field's type)
-    return optional(None, summary, metavar=metavar)
-
-
 @option_set("Rules, of which one is needed")
 class ResetRules:
     """The rules of `reset-offsets`, of which one is given."""
@@ -70,13 +64,13 @@ class ResetRules:
     to_earliest: bool = flag("The first offset.")
     to_latest: bool = flag("The end.")
     to_current: bool = flag("The committed offset, or the end.")
-    to_offset: int | None = _rule("N", "This offset.")
-    shift_by: int | None = _rule("N", "N offsets forward from the committed one, or back if negative.")
-    to_datetime: str | None = _rule(
+    to_offset: int | None = valued("N", "This offset.")
+    shift_by: int | None = valued("N", "N offsets forward from the committed one, or back if negative.")
+    to_datetime: str | None = valued(
         "TIME", "The first record of a time (YYYY-MM-DDTHH:mm:SS.sss, UTC) or later."
     )
-    by_duration: str | None = _rule("DURATION", "The first record of so long ago or later (P7D, PT1H30M).")
-    from_file: Path | None = _rule("FILE", "The offsets in a file of CSV, as --export prints it.")
+    by_duration: str | None = valued("DURATION", "The first record of so long ago or later (P7D, PT1H30M).")
+    from_file: Path | None = valued("FILE", "The offsets in a file of CSV, as --export prints it.")
 
     def rule(self, now_ms: int) -> Rule | None:
         """The rule that is given; None for `--from-file`. Raises UsageError unless it is just one."""
@@ -114,11 +108,8 @@ class ResetRules:
 class ResetScope:
     """Of which partitions to reset the offsets, and whether to do it."""
 
-    topic: list[str] | None = optional(
-        None,
-        "A topic, or some of its partitions, like orders:0,2 (repeatable).",
-        panel=_SCOPE,
-        metavar="TOPIC[:N,...]",
+    topic: list[str] | None = valued(
+        "TOPIC[:N,...]", "A topic, or some of its partitions, like orders:0,2 (repeatable).", panel=_SCOPE
     )
     all_topics: bool = flag("All partitions of which the group has offsets.", panel=_SCOPE)
     execute: bool = flag("Set the offsets.")

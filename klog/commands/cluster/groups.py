@@ -17,7 +17,7 @@ from klog.commands.kafka_tools.command_lines import AsKafka, tool_app
 from klog.commands.shared.changing import ChangeOptions, Outcome
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_error, print_line, print_note, print_report
-from klog.commands.shared.option_sets import flag, optional
+from klog.commands.shared.option_sets import flag, valued
 from klog.commands.shared.output import OutputFormat, OutputOptions, WatchOptions
 from klog.commands.shared.tables import Fields, row_of, show_table
 from klog.commands.shared.terminal import confirmed
@@ -58,7 +58,7 @@ app = tool_app(
 class GroupConnection(ConnectionOptions):
     """With Kafka's name of `--timeout-ms`, too."""
 
-    timeout: int | None = optional(None, "", metavar="MS", hidden=True)
+    timeout: int | None = valued("MS", "", hidden=True)
 
     def settings(self, more: Mapping[str, str] | None = None) -> ClientSettings:
         """The settings that the options make. Raises UsageError."""
@@ -71,20 +71,16 @@ def list_groups(
     connection: GroupConnection,
     output: OutputOptions,
     watch: WatchOptions,
-    state: str | None = optional(
-        None,
+    state: str | None = valued(
+        "STATE,...",
         "Only groups in these states: Empty, Stable, PreparingRebalance, CompletingRebalance, Dead.",
-        metavar="STATE,...",
         without_value={"--state": ""},
     ),
-    type_: str | None = optional(
-        None,
-        "Only groups of these types: classic, consumer.",
-        metavar="TYPE,...",
-        without_value={"--type": ""},
+    type_: str | None = valued(
+        "TYPE,...", "Only groups of these types: classic, consumer.", without_value={"--type": ""}
     ),
-    topic: list[str] | None = optional(
-        None, "Only groups that read this topic or have offsets of it (repeatable).", metavar="TOPIC"
+    topic: list[str] | None = valued(
+        "TOPIC", "Only groups that read this topic or have offsets of it (repeatable)."
     ),
     as_kafka: AsKafka = False,
 ) -> None:

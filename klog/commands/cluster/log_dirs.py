@@ -12,7 +12,7 @@ import typer
 
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_error, print_line, print_note
-from klog.commands.shared.option_sets import argument, flag, option_set, optional
+from klog.commands.shared.option_sets import argument, flag, option_set, valued
 from klog.commands.shared.output import OutputOptions, WatchOptions
 from klog.formats.errors import KlogError, UsageError
 
@@ -29,8 +29,8 @@ class KafkaOptions:
     """The options of `kafka-log-dirs`."""
 
     describe: bool = flag("Print the JSON of kafka-log-dirs.")
-    topic_list: str | None = optional(None, "Only these topics.", metavar="TOPIC,...")
-    broker_list: str | None = optional(None, "Only these brokers.", metavar="ID,...")
+    topic_list: str | None = valued("TOPIC,...", "Only these topics.")
+    broker_list: str | None = valued("ID,...", "Only these brokers.")
 
     def topics(self) -> list[str]:
         """The topics that are named."""
@@ -51,8 +51,8 @@ def log_dirs(
     output: OutputOptions,
     watch: WatchOptions,
     kafka: KafkaOptions,
-    topics: list[str] | None = argument(None, "Only these topics. [default: all]", "[TOPIC]..."),
-    broker: list[int] | None = optional(None, "Only this broker (repeatable).", metavar="ID"),
+    topics: list[str] | None = argument("[TOPIC]...", "Only these topics. [default: all]"),
+    broker: list[int] | None = valued("ID", "Only this broker (repeatable)."),
     replicas: bool = flag("Show each replica, the largest first."),
 ) -> None:
     """Show what each log directory of each broker holds: sizes, free space, replicas behind, moves.

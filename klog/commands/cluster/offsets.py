@@ -12,7 +12,7 @@ import typer
 
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_error
-from klog.commands.shared.option_sets import argument, flag, option_set, optional
+from klog.commands.shared.option_sets import argument, flag, option_set, optional, valued
 from klog.commands.shared.output import OutputOptions, WatchOptions
 from klog.formats.errors import UsageError
 
@@ -29,12 +29,11 @@ _WITH_GROUP: Final = ("topic", "partition", "logStartOffset", "logEndOffset", "c
 class KafkaSelection:
     """Partitions as `kafka-get-offsets` selects them."""
 
-    topic: str | None = optional(None, "Topics whose whole name matches.", metavar="REGEX")
-    partitions: str | None = optional(None, "Partitions by number. [default: all]", metavar="N,...")
-    topic_partitions: str | None = optional(
-        None,
+    topic: str | None = valued("REGEX", "Topics whose whole name matches.")
+    partitions: str | None = valued("N,...", "Partitions by number. [default: all]")
+    topic_partitions: str | None = valued(
+        "REGEX:RANGE,...",
         "Patterns of topics with ranges, like orders:0-3,prices:2,:5- (the end is not included).",
-        metavar="REGEX:RANGE,...",
     )
     exclude_internal: bool = flag("Leave out Kafka's own topics.", "--exclude-internal-topics")
     broker_list: str | None = optional(None, "", hidden=True)
@@ -60,15 +59,12 @@ def offsets(
     output: OutputOptions,
     watch: WatchOptions,
     selection: KafkaSelection,
-    topics: list[str] | None = argument(None, "Topics, or some of their partitions.", "[TOPIC[:N,...]]..."),
-    group: str | None = optional(
-        None, "Also what this group has committed, and its lag.", "--group", "-g", metavar="GROUP"
-    ),
-    time: str | None = optional(
-        None,
+    topics: list[str] | None = argument("[TOPIC[:N,...]]...", "Topics, or some of their partitions."),
+    group: str | None = valued("GROUP", "Also what this group has committed, and its lag.", "--group", "-g"),
+    time: str | None = valued(
+        "TIME",
         "The offset of a time instead: ISO 8601, epoch ms, a span like 2h (that long ago), "
         "latest (-1), earliest (-2), max-timestamp (-3), earliest-local (-4) or latest-tiered (-5).",
-        metavar="TIME",
     ),
 ) -> None:
     """Show where partitions begin and end, and what a group has committed, or the offsets of a time.

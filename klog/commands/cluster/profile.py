@@ -11,7 +11,7 @@ import typer
 
 from klog.commands.cluster.profile_options import LoginOptions, TlsOptions
 from klog.commands.shared.changing import ChangeOptions, Outcome
-from klog.commands.shared.option_sets import CommandGroup, argument, flag, optional
+from klog.commands.shared.option_sets import CommandGroup, argument, flag, valued
 from klog.commands.shared.output import OutputOptions
 from klog.commands.shared.terminal import confirmed
 from klog.formats.errors import UsageError
@@ -54,22 +54,12 @@ def add_profile(
     change: ChangeOptions,
     login: LoginOptions,
     tls: TlsOptions,
-    bootstrap_server: str | None = optional(
-        None,
-        "A broker of the cluster, or several with commas.",
-        "--bootstrap-server",
-        "-b",
-        metavar="HOST:PORT",
+    bootstrap_server: str | None = valued(
+        "HOST:PORT", "A broker of the cluster, or several with commas.", "--bootstrap-server", "-b"
     ),
-    command_config: Path | None = optional(
-        None, "Take over the properties of a file for Kafka's tools.", metavar="FILE"
-    ),
-    command_property: list[str] | None = optional(
-        None,
-        "A client property as for Kafka's tools (repeatable).",
-        "--command-property",
-        "-X",
-        metavar="KEY=VALUE",
+    command_config: Path | None = valued("FILE", "Take over the properties of a file for Kafka's tools."),
+    command_property: list[str] | None = valued(
+        "KEY=VALUE", "A client property as for Kafka's tools (repeatable).", "--command-property", "-X"
     ),
     use: bool = flag("Make it the current profile."),
     replace: bool = flag("Replace a profile of this name."),
@@ -155,7 +145,7 @@ def list_profiles(output: OutputOptions) -> None:
 @app.command("show")
 def show_profile(
     output: OutputOptions,
-    name: str | None = argument(None, "[default: the current one]", "[NAME]"),
+    name: str | None = argument("[NAME]", "[default: the current one]"),
 ) -> None:
     """Show the properties of a profile. Passwords and other secrets are hidden.
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from klog.commands.shared.option_sets import flag, option_set, optional
+from klog.commands.shared.option_sets import flag, option_set, valued
 from klog.commands.shared.properties import text_of
 from klog.formats.errors import UsageError
 
@@ -23,15 +23,11 @@ class TlsOptions:
     """TLS by PEM files."""
 
     tls: bool = flag("Connect by TLS.")
-    ca: Path | None = optional(
-        None,
-        "PEM file of the authorities that sign brokers' certificates. [default: the system's]",
-        metavar="FILE",
+    ca: Path | None = valued(
+        "FILE", "PEM file of the authorities that sign brokers' certificates. [default: the system's]"
     )
-    cert: Path | None = optional(
-        None,
-        "PEM file with the client's own key and certificates, for brokers that ask for them.",
-        metavar="FILE",
+    cert: Path | None = valued(
+        "FILE", "PEM file with the client's own key and certificates, for brokers that ask for them."
     )
 
     @property
@@ -53,14 +49,12 @@ class TlsOptions:
 class LoginOptions:
     """Who the client is."""
 
-    sasl: str | None = optional(None, f"The mechanism: {', '.join(_MODULES)}.", metavar="MECHANISM")
-    user: str | None = optional(None, "The user, or the client id of OAUTHBEARER.", metavar="USER")
-    password_file: Path | None = optional(
-        None, "A file with the password. [default: KLOG_PASSWORD, else it is asked for]", metavar="FILE"
+    sasl: str | None = valued("MECHANISM", f"The mechanism: {', '.join(_MODULES)}.")
+    user: str | None = valued("USER", "The user, or the client id of OAUTHBEARER.")
+    password_file: Path | None = valued(
+        "FILE", "A file with the password. [default: KLOG_PASSWORD, else it is asked for]"
     )
-    token_url: str | None = optional(
-        None, "Where OAUTHBEARER gets tokens: the token endpoint, or file:PATH.", metavar="URL"
-    )
+    token_url: str | None = valued("URL", "Where OAUTHBEARER gets tokens: the token endpoint, or file:PATH.")
 
     def properties(self, *, tls: bool, read_password: Callable[[str], str]) -> dict[str, str]:
         """Kafka's properties; `read_password` asks for that of a user. Raises UsageError, StorageError."""

@@ -13,7 +13,7 @@ from klog.commands.kafka_tools.command_lines import AsKafka, tool_app
 from klog.commands.shared.changing import ChangeOptions, Outcome
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_line
-from klog.commands.shared.option_sets import argument, flag, option_set, optional
+from klog.commands.shared.option_sets import argument, flag, option_set, valued
 from klog.commands.shared.output import OutputOptions, WatchOptions
 from klog.commands.shared.usage import missing
 from klog.formats.errors import UsageError
@@ -42,16 +42,16 @@ _DEFAULT: Final = ""
 class Whose:
     """A user, a client id, both together, or an IP address; by name, or the default of all others."""
 
-    user: str | None = optional(None, "The same.", metavar="NAME")
+    user: str | None = valued("NAME", "The same.")
     user_defaults: bool = flag("All users without a quota of their own.")
-    client_id: str | None = optional(None, "A client id.", "--client-id", "--client", metavar="ID")
+    client_id: str | None = valued("ID", "A client id.", "--client-id", "--client")
     client_id_defaults: bool = flag("All other client ids.", "--client-id-defaults", "--client-defaults")
-    ip: str | None = optional(None, "An IP address.", metavar="ADDRESS")
+    ip: str | None = valued("ADDRESS", "An IP address.")
     ip_defaults: bool = flag("All other IP addresses.")
-    entity_type: list[str] | None = optional(None, "", metavar="TYPE", hidden=True)
-    entity_name: list[str] | None = optional(None, "", metavar="NAME", hidden=True)
+    entity_type: list[str] | None = valued("TYPE", "", hidden=True)
+    entity_name: list[str] | None = valued("NAME", "", hidden=True)
     entity_default: bool = flag("", hidden=True)
-    name: str | None = argument(None, "A user.", "[USER]")
+    name: str | None = argument("[USER]", "A user.")
 
     def parts(self) -> dict[str, str | None]:
         """The types with their names: the empty text for a default, None for any of the type.
@@ -164,10 +164,10 @@ def alter_quotas(
     connection: ConnectionOptions,
     change: ChangeOptions,
     whose: Whose,
-    set_: list[str] | None = optional(None, "Set a quota (repeatable).", metavar="KEY=VALUE"),
-    delete: list[str] | None = optional(None, "Remove a quota (repeatable).", metavar="KEY"),
-    add_config: list[str] | None = optional(None, "", metavar="K=V,K=V", hidden=True),
-    delete_config: list[str] | None = optional(None, "", metavar="K,K", hidden=True),
+    set_: list[str] | None = valued("KEY=VALUE", "Set a quota (repeatable)."),
+    delete: list[str] | None = valued("KEY", "Remove a quota (repeatable)."),
+    add_config: list[str] | None = valued("K=V,K=V", "", hidden=True),
+    delete_config: list[str] | None = valued("K,K", "", hidden=True),
     as_kafka: AsKafka = False,
 ) -> None:
     """Set and remove quotas of one entity: all of the changes are made, or none.

@@ -18,7 +18,7 @@ from klog.commands.shared.cells import human_time
 from klog.commands.shared.changing import ChangeOptions, Outcome
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_line, print_note
-from klog.commands.shared.option_sets import argument, flag, optional
+from klog.commands.shared.option_sets import argument, flag, optional, valued
 from klog.commands.shared.output import OutputOptions, WatchOptions
 from klog.commands.shared.tables import Fields, Row, row_of
 from klog.commands.shared.terminal import confirmed
@@ -52,8 +52,8 @@ _FIELDS: Final[Fields[Token]] = {
     "expires": lambda token: token.expires_ms,
     "ends": lambda token: token.ends_ms,
 }
-_TOKEN: Final[str | None] = argument(None, "The id of the token.", "TOKEN")
-_HMAC: Final[str | None] = optional(None, "", "--hmac", metavar="BASE64", hidden=True)
+_TOKEN: Final[str | None] = argument("TOKEN", "The id of the token.")
+_HMAC: Final[str | None] = valued("BASE64", "", "--hmac", hidden=True)
 
 
 def _principals(given: Sequence[str] | None) -> tuple[str, ...]:
@@ -76,11 +76,9 @@ def _shown(row: Row, output: OutputOptions) -> Row:
 def create(
     connection: ConnectionOptions,
     change: ChangeOptions,
-    owner_principal: str | None = optional(
-        None, "Whose token it is. [default: the user that asks]", metavar="User:NAME"
-    ),
-    renewer_principal: list[str] | None = optional(
-        None, "Who may renew and end it, beside the owner (repeatable).", metavar="User:NAME"
+    owner_principal: str | None = valued("User:NAME", "Whose token it is. [default: the user that asks]"),
+    renewer_principal: list[str] | None = valued(
+        "User:NAME", "Who may renew and end it, beside the owner (repeatable)."
     ),
     max_life_time_period: int = optional(
         -1, "How long it lives at most; -1: as long as the brokers allow.", metavar="MS"
@@ -221,8 +219,8 @@ def describe(
     connection: ConnectionOptions,
     output: OutputOptions,
     watch: WatchOptions,
-    owner_principal: list[str] | None = optional(
-        None, "Tokens of this owner or renewer (repeatable). [default: all]", metavar="User:NAME"
+    owner_principal: list[str] | None = valued(
+        "User:NAME", "Tokens of this owner or renewer (repeatable). [default: all]"
     ),
     as_kafka: AsKafka = False,
 ) -> None:

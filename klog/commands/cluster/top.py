@@ -26,7 +26,7 @@ from klog.commands.cluster.top_view import (
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.keyboard import RESUMED, Keyboard, keyboard
 from klog.commands.shared.messages import BOLD, RED, columns_of, print_error, print_line
-from klog.commands.shared.option_sets import flag, option_set, optional
+from klog.commands.shared.option_sets import flag, option_set, optional, valued
 from klog.commands.shared.output import HOME_AND_CLEAR, OutputFormat, OutputOptions
 from klog.commands.shared.terminal import count_of
 from klog.formats.errors import KlogError, UsageError
@@ -49,9 +49,7 @@ class TopOptions:
     """What `klog top` shows, and how often."""
 
     interval_s: float = optional(2.0, "The seconds between two looks.", "--interval", "-i", metavar="SECONDS")
-    count: int | None = optional(
-        None, "End after so many looks. [default: at q or Ctrl-C]", metavar="N", least=1
-    )
+    count: int | None = valued("N", "End after so many looks. [default: at q or Ctrl-C]", least=1)
     include_internal: bool = flag("Show Kafka's own topics, too.")
 
 

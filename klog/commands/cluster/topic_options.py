@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from klog.commands.shared.option_sets import argument, flag, optional
+from klog.commands.shared.option_sets import argument, flag, optional, valued
 from klog.commands.shared.usage import missing
 from klog.formats.errors import UsageError
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 class AnyTopics:
     """Topics by name, or by the patterns of kafka-topics; none stands for all topics."""
 
-    names: list[str] | None = argument(None, "The topics. [default: all]", "[TOPIC]...")
-    topic: list[str] | None = optional(
-        None, "Topics whose whole name matches, as for kafka-topics (repeatable).", metavar="REGEX"
+    names: list[str] | None = argument("[TOPIC]...", "The topics. [default: all]")
+    topic: list[str] | None = valued(
+        "REGEX", "Topics whose whole name matches, as for kafka-topics (repeatable)."
     )
 
     def selection(
@@ -41,7 +41,7 @@ class AnyTopics:
 class SomeTopics(AnyTopics):
     """Names or patterns of topics, one at least."""
 
-    names: list[str] | None = argument(None, "The topics.", "TOPIC...")
+    names: list[str] | None = argument("TOPIC...", "The topics.")
 
     def required(self, *, may_miss: bool = False) -> TopicSelection:
         """Which topics are meant. Raises typer's error of a missing argument if none is."""
@@ -55,8 +55,8 @@ class SomeTopics(AnyTopics):
 class NewTopics:
     """Names of topics that do not exist yet."""
 
-    names: list[str] | None = argument(None, "The topics.", "TOPIC...")
-    topic: list[str] | None = optional(None, "A topic, as for kafka-topics.", metavar="TOPIC")
+    names: list[str] | None = argument("TOPIC...", "The topics.")
+    topic: list[str] | None = valued("TOPIC", "A topic, as for kafka-topics.")
 
     def required(self) -> list[str]:
         """The names, each once. Raises typer's error of a missing argument if there is none."""
@@ -82,7 +82,7 @@ class ShownPartitions:
         "Only partitions with just as many in sync as they must have.", "--at-min-isr-partitions"
     )
     with_overrides: bool = flag("Only topics with configs of their own.", "--topics-with-overrides")
-    topic_id: str | None = optional(None, "The topic with this id.", metavar="ID")
+    topic_id: str | None = valued("ID", "The topic with this id.")
     size_limit: int | None = optional(None, "", "--partition-size-limit-per-response", hidden=True)
 
     def conditions(self) -> PartitionConditions:

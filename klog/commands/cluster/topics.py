@@ -18,7 +18,7 @@ from klog.commands.kafka_tools.command_lines import AsKafka, tool_app
 from klog.commands.shared.changing import ChangeOptions, Outcome
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_line, print_note
-from klog.commands.shared.option_sets import flag, optional
+from klog.commands.shared.option_sets import flag, optional, valued
 from klog.commands.shared.output import OutputFormat, OutputOptions, WatchOptions
 from klog.commands.shared.tables import show_table
 from klog.commands.shared.terminal import confirmed
@@ -53,10 +53,8 @@ app = tool_app(
 
 _EXCLUDE_INTERNAL: Final = flag("Leave out Kafka's own topics.")
 _IF_EXISTS: Final = flag("Accept topics that do not exist.")
-_ASSIGNMENT: Final[str | None] = optional(
-    None, "Brokers of each partition, the preferred leader first.", metavar="0:1,1:2"
-)
-_CLUSTER_DEFAULT: Final[int | None] = optional(None, "[default: the cluster's]", metavar="N", least=1)
+_ASSIGNMENT: Final[str | None] = valued("0:1,1:2", "Brokers of each partition, the preferred leader first.")
+_CLUSTER_DEFAULT: Final[int | None] = valued("N", "[default: the cluster's]", least=1)
 
 
 @app.command("list")
@@ -213,7 +211,7 @@ def create_topics(
     partitions: int | None = _CLUSTER_DEFAULT,
     replication_factor: int | None = _CLUSTER_DEFAULT,
     replica_assignment: str | None = _ASSIGNMENT,
-    config: list[str] | None = optional(None, "A topic config (repeatable).", metavar="KEY=VALUE"),
+    config: list[str] | None = valued("KEY=VALUE", "A topic config (repeatable)."),
     if_not_exists: bool = flag("Accept topics that exist already."),
     as_kafka: AsKafka = False,
 ) -> None:
@@ -308,9 +306,9 @@ def alter_topics(
     topics: SomeTopics,
     connection: ConnectionOptions,
     change: ChangeOptions,
-    partitions: int | None = optional(None, "The new total number of partitions.", metavar="N", least=1),
-    set_: list[str] | None = optional(None, "Set a config (repeatable).", "--set", metavar="KEY=VALUE"),
-    delete_config: list[str] | None = optional(None, "Return a config to its default.", metavar="KEY"),
+    partitions: int | None = valued("N", "The new total number of partitions.", least=1),
+    set_: list[str] | None = valued("KEY=VALUE", "Set a config (repeatable).", "--set"),
+    delete_config: list[str] | None = valued("KEY", "Return a config to its default."),
     if_exists: bool = _IF_EXISTS,
 ) -> None:
     """Change topics: their configs, and how many partitions they have.

@@ -14,7 +14,7 @@ from klog.commands.kafka_tools.command_lines import tool_app
 from klog.commands.shared.changing import ChangeOptions, Outcome
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_note
-from klog.commands.shared.option_sets import argument, flag, optional
+from klog.commands.shared.option_sets import argument, flag, optional, valued
 from klog.commands.shared.output import OutputOptions, WatchOptions
 from klog.commands.shared.tables import Fields, row_of
 from klog.commands.shared.terminal import confirmed
@@ -44,9 +44,9 @@ _MS_IN_MINUTE: Final = 60_000
 _NONE: Final = -1
 _NAMED_PARTITIONS: Final = 5
 
-_TOPIC: Final[str | None] = optional(None, "The topic.", metavar="TOPIC")
-_PARTITION: Final[int | None] = optional(None, "The partition.", metavar="N", least=0)
-_BROKER_ID: Final[int | None] = optional(None, "Ask this broker, also as a follower.", metavar="N", least=0)
+_TOPIC: Final[str | None] = valued("TOPIC", "The topic.")
+_PARTITION: Final[int | None] = valued("N", "The partition.", least=0)
+_BROKER_ID: Final[int | None] = valued("N", "Ask this broker, also as a follower.", least=0)
 
 
 def _started(start: int) -> int | None:
@@ -98,8 +98,8 @@ def describe_transaction(
     connection: ConnectionOptions,
     output: OutputOptions,
     watch: WatchOptions,
-    name: str | None = argument(None, "The transactional id.", "ID"),
-    transactional_id: str | None = optional(None, "The same, as for kafka-transactions.", metavar="ID"),
+    name: str | None = argument("ID", "The transactional id."),
+    transactional_id: str | None = valued("ID", "The same, as for kafka-transactions."),
 ) -> None:
     """Show the state of a transactional id, its epoch, and the partitions of its open transaction.
 
@@ -265,16 +265,14 @@ def abort_transaction(
     connection: ConnectionOptions,
     change: ChangeOptions,
     begin: str | None = argument(
-        None, "The partition, and the offset at which the transaction begins.", "[TOPIC:PARTITION:OFFSET]"
+        "[TOPIC:PARTITION:OFFSET]", "The partition, and the offset at which the transaction begins."
     ),
     topic: str | None = _TOPIC,
     partition: int | None = _PARTITION,
-    start_offset: int | None = optional(
-        None, "Where the transaction begins (brokers since 3.0).", metavar="N", least=0
-    ),
-    producer_id: int | None = optional(None, "For older brokers.", metavar="N", least=0),
-    producer_epoch: int | None = optional(None, "For older brokers.", metavar="N", least=0),
-    coordinator_epoch: int | None = optional(None, "For older brokers.", metavar="N"),
+    start_offset: int | None = valued("N", "Where the transaction begins (brokers since 3.0).", least=0),
+    producer_id: int | None = valued("N", "For older brokers.", least=0),
+    producer_epoch: int | None = valued("N", "For older brokers.", least=0),
+    coordinator_epoch: int | None = valued("N", "For older brokers."),
     yes: bool = flag("Abort without asking.", "--yes", "-y"),
 ) -> None:
     """Abort a hanging transaction in one partition. Asks on a terminal; elsewhere it needs --yes.

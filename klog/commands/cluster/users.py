@@ -17,7 +17,7 @@ from klog.commands.kafka_tools.command_lines import AsKafka, tool_app
 from klog.commands.shared.changing import ChangeOptions, Outcome
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_line
-from klog.commands.shared.option_sets import argument, flag, optional
+from klog.commands.shared.option_sets import argument, flag, optional, valued
 from klog.commands.shared.output import OutputOptions, WatchOptions
 from klog.commands.shared.terminal import confirmed
 from klog.commands.shared.usage import missing
@@ -42,14 +42,11 @@ _SALT_BYTES: Final = 24
 _CREDENTIAL: Final = re.compile(r"\[(?P<inner>.*)\]", re.DOTALL)
 
 Name = Annotated[str, typer.Argument(metavar="USER", help="The user.")]
-_MECHANISMS: Final[list[str] | None] = optional(
-    None,
-    "SCRAM-SHA-256 or SCRAM-SHA-512 (repeatable). [default: SCRAM-SHA-512]",
-    "--mechanism",
-    metavar="NAME",
+_MECHANISMS: Final[list[str] | None] = valued(
+    "NAME", "SCRAM-SHA-256 or SCRAM-SHA-512 (repeatable). [default: SCRAM-SHA-512]", "--mechanism"
 )
-_ENTITY_TYPE: Final[str | None] = optional(None, "", "--entity-type", metavar="users", hidden=True)
-_ENTITY_NAME: Final[str | None] = optional(None, "", "--entity-name", "--user", metavar="USER", hidden=True)
+_ENTITY_TYPE: Final[str | None] = valued("users", "", "--entity-type", hidden=True)
+_ENTITY_NAME: Final[str | None] = valued("USER", "", "--entity-name", "--user", hidden=True)
 
 
 def mechanism_of(text: str) -> ScramMechanism:
@@ -68,7 +65,7 @@ def list_users(
     connection: ConnectionOptions,
     output: OutputOptions,
     watch: WatchOptions,
-    users: list[str] | None = argument(None, "Only these users.", "[USER]..."),
+    users: list[str] | None = argument("[USER]...", "Only these users."),
     entity_type: str | None = _ENTITY_TYPE,
     entity_name: str | None = _ENTITY_NAME,
     as_kafka: AsKafka = False,
@@ -129,9 +126,9 @@ def set_password(
     user: Name,
     mechanism: list[str] | None = _MECHANISMS,
     iterations: int = optional(4096, "Rounds of hashing.", metavar="N", least=4096, most=16384),
-    password_file: Path | None = optional(None, "A file whose first line is the password.", metavar="FILE"),
-    broker_config: Path | None = optional(
-        None, "A broker's properties file: write into its metadata.", "--broker-config", metavar="FILE"
+    password_file: Path | None = valued("FILE", "A file whose first line is the password."),
+    broker_config: Path | None = valued(
+        "FILE", "A broker's properties file: write into its metadata.", "--broker-config"
     ),
 ) -> None:
     """Set the password of a user, who need not exist. It is asked for twice, or read from a file or a pipe.
@@ -260,8 +257,8 @@ def alter_user(
     connection: ConnectionOptions,
     entity_type: str | None = _ENTITY_TYPE,
     entity_name: str | None = _ENTITY_NAME,
-    add_config: list[str] | None = optional(None, "", metavar="K=[...]"),
-    delete_config: list[str] | None = optional(None, "", metavar="K,K"),
+    add_config: list[str] | None = valued("K=[...]", ""),
+    delete_config: list[str] | None = valued("K,K", ""),
     as_kafka: AsKafka = False,  # noqa: ARG001 (the command is Kafka's only)
 ) -> None:
     """Set and remove SCRAM credentials with the options of kafka-configs.

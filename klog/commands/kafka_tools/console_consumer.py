@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from klog.commands.shared.option_sets import flag, option_set, optional
+from klog.commands.shared.option_sets import flag, option_set, valued
 from klog.commands.shared.properties import given_properties, properties_file
 from klog.commands.shared.usage import missing
 from klog.formats.errors import UsageError
@@ -41,51 +41,42 @@ class Start(NamedTuple):
 class ConsoleOptions:
     """Options of the two other tools. `reading` and `formatter` say what they mean."""
 
-    topic: list[str] | None = optional(
-        None, "The topic to read. --timeout-ms ends it after that time without a record.", metavar="TOPIC"
+    topic: list[str] | None = valued(
+        "TOPIC", "The topic to read. --timeout-ms ends it after that time without a record."
     )
-    include: str | None = optional(
-        None, "Read all topics whose whole name matches.", "--include", "--whitelist", metavar="REGEX"
+    include: str | None = valued(
+        "REGEX", "Read all topics whose whole name matches.", "--include", "--whitelist"
     )
     from_beginning: bool = flag("Start at the first record.")
-    max_messages: int | None = optional(
-        None, "Stop after N records.", "--max-messages", "-c", metavar="N", least=-1
-    )
-    properties: list[str] | None = optional(
-        None,
+    max_messages: int | None = valued("N", "Stop after N records.", "--max-messages", "-c", least=-1)
+    properties: list[str] | None = valued(
+        "KEY=VALUE",
         "What to print: print.key, print.timestamp, print.offset, print.partition, print.headers, "
         "print.value (true or false), key.separator, line.separator, headers.separator, null.literal, "
         "key.deserializer, value.deserializer, headers.deserializer (repeatable).",
         "--property",
         "--formatter-property",
-        metavar="KEY=VALUE",
     )
-    formatter_config: Path | None = optional(None, "A file of such properties.", metavar="FILE")
-    formatter: str | None = optional(
-        None, "DefaultMessageFormatter or NoOpMessageFormatter.", metavar="CLASS"
-    )
-    key_deserializer: str | None = optional(None, "As --property key.deserializer.", metavar="CLASS")
-    value_deserializer: str | None = optional(None, "As --property value.deserializer.", metavar="CLASS")
+    formatter_config: Path | None = valued("FILE", "A file of such properties.")
+    formatter: str | None = valued("CLASS", "DefaultMessageFormatter or NoOpMessageFormatter.")
+    key_deserializer: str | None = valued("CLASS", "As --property key.deserializer.")
+    value_deserializer: str | None = valued("CLASS", "As --property value.deserializer.")
     skip_message_on_error: bool = flag("Go on after a record that a deserializer rejects.")
-    consumer_property: list[str] | None = optional(
-        None,
+    consumer_property: list[str] | None = valued(
+        "KEY=VALUE",
         "A property of Kafka's consumer: isolation.level, auto.offset.reset, those of groups, and as in "
         "--command-config.",
-        metavar="KEY=VALUE",
     )
-    consumer_config: Path | None = optional(
-        None, "A file of such properties.", "--consumer.config", metavar="FILE"
-    )
+    consumer_config: Path | None = valued("FILE", "A file of such properties.", "--consumer.config")
     enable_systest_events: bool = flag("", hidden=True)
-    kcat_topic: list[str] | None = optional(None, "The topic to read.", "-t", panel=_KCAT, metavar="TOPIC")
-    offset: list[str] | None = optional(
-        None,
+    kcat_topic: list[str] | None = valued("TOPIC", "The topic to read.", "-t", panel=_KCAT)
+    offset: list[str] | None = valued(
+        "OFFSET",
         "Where to start: beginning, end (Kafka: earliest, latest), an offset, -N for the last N, s@TIME "
         "for the first record of a time; e@TIME says where to stop (repeatable).",
         "--offset",
         "-o",
         panel=_KCAT,
-        metavar="OFFSET",
     )
     exit_at_end: bool = flag("Stop at the end.", "-e", panel=_KCAT)
     consumer_mode: bool = flag("", "-C", hidden=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from klog.commands.shared.delivery import Acks, Codec, DeliveryOptions
-from klog.commands.shared.option_sets import flag, option_set, optional
+from klog.commands.shared.option_sets import flag, option_set, optional, valued
 from klog.commands.shared.properties import given_properties, is_true, properties_file
 from klog.formats.errors import UsageError
 
@@ -22,39 +22,33 @@ def _hidden_number(name: str) -> Any:  # noqa: ANN401 (of the field's type)
 class ConsoleProducerOptions:
     """Options of Kafka's tool. The methods say what they mean."""
 
-    kafka_topic: str | None = optional(
-        None,
+    kafka_topic: str | None = valued(
+        "TOPIC",
         "The topic to write to; all arguments are records then. Lines may end in \\r or \\r\\n, too.",
         "--topic",
-        metavar="TOPIC",
     )
-    kcat_topic: str | None = optional(None, "The topic to write to.", "-t", panel="As kcat", metavar="TOPIC")
-    properties: list[str] | None = optional(
-        None,
+    kcat_topic: str | None = valued("TOPIC", "The topic to write to.", "-t", panel="As kcat")
+    properties: list[str] | None = valued(
+        "KEY=VALUE",
         "How to parse lines: parse.key, parse.headers, ignore.error (true or false), key.separator, "
         "headers.delimiter, headers.separator, headers.key.separator, null.marker (repeatable).",
         "--property",
         "--reader-property",
-        metavar="KEY=VALUE",
     )
-    reader_config: Path | None = optional(None, "A file of such properties.", metavar="FILE")
-    line_reader: str | None = optional(None, "LineMessageReader.", metavar="CLASS")
-    producer_property: list[str] | None = optional(
-        None,
+    reader_config: Path | None = valued("FILE", "A file of such properties.")
+    line_reader: str | None = valued("CLASS", "LineMessageReader.")
+    producer_property: list[str] | None = valued(
+        "KEY=VALUE",
         "A property of Kafka's producer: acks, compression.type, enable.idempotence, and as in "
         "--command-config.",
-        metavar="KEY=VALUE",
     )
-    producer_config: Path | None = optional(
-        None, "A file of such properties.", "--producer.config", metavar="FILE"
-    )
-    compression_codec: str | None = optional(
-        None,
+    producer_config: Path | None = valued("FILE", "A file of such properties.", "--producer.config")
+    compression_codec: str | None = valued(
+        "[CODEC]",
         "As --compression-type; gzip without a value.",
-        metavar="[CODEC]",
         without_value={"--compression-codec": Codec.GZIP.value},
     )
-    request_required_acks: str | None = optional(None, "As --acks.", metavar="ACKS")
+    request_required_acks: str | None = valued("ACKS", "As --acks.")
     sync: bool = flag("Wait for each record before sending the next.")
     broker_list: str | None = optional(None, "", hidden=True)
     batch_size: int | None = _hidden_number("--batch-size")

@@ -10,7 +10,7 @@ import typer
 
 from klog.commands.offline.options import DryRun
 from klog.commands.shared.messages import print_line, print_report
-from klog.commands.shared.option_sets import argument, flag, optional
+from klog.commands.shared.option_sets import argument, flag, valued
 from klog.commands.shared.tables import show_json
 from klog.commands.shared.terminal import confirmed, count_of
 from klog.formats.errors import FormatError, KlogError, UsageError
@@ -24,17 +24,15 @@ if TYPE_CHECKING:
 
 def adopt(
     directories: list[Path] | None = argument(
-        None, "The broker's log directories, in place of log.dirs.", "[DIR]..."
+        "[DIR]...", "The broker's log directories, in place of log.dirs."
     ),
-    config: Path | None = optional(None, "The broker's server.properties.", "--config", "-c", metavar="FILE"),
-    options: list[str] | None = optional(
-        None, "A config; it takes precedence over the file.", "--option", "-o", metavar="KEY=VALUE"
+    config: Path | None = valued("FILE", "The broker's server.properties.", "--config", "-c"),
+    options: list[str] | None = valued(
+        "KEY=VALUE", "A config; it takes precedence over the file.", "--option", "-o"
     ),
-    topic_configs: Path | None = optional(None, "The configs that the topics had.", metavar="FILE"),
-    topic_config: list[str] | None = optional(
-        None,
-        "A config that a topic had; it takes precedence over the file.",
-        metavar="TOPIC:KEY=VALUE",
+    topic_configs: Path | None = valued("FILE", "The configs that the topics had."),
+    topic_config: list[str] | None = valued(
+        "TOPIC:KEY=VALUE", "A config that a topic had; it takes precedence over the file."
     ),
     allow_missing: bool = flag("Partitions without a directory or with only gzip copies come back empty."),
     skip_unknown: bool = flag("Leave out metadata records of a later Kafka, instead of stopping there."),

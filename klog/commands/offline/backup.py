@@ -27,7 +27,7 @@ from klog.commands.shared.cells import human_bytes
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.key_options import KeyOptions, key_in
 from klog.commands.shared.messages import print_error, print_line, print_note
-from klog.commands.shared.option_sets import CommandGroup, argument, flag, optional
+from klog.commands.shared.option_sets import CommandGroup, argument, flag, optional, valued
 from klog.commands.shared.output import OutputOptions
 from klog.commands.shared.terminal import confirmed, count_of
 from klog.commands.shared.usage import missing
@@ -86,7 +86,7 @@ def run_backups(
     keys: KeyOptions,
     connection: ConnectionOptions,
     output: OutputOptions,
-    sources: list[str] | None = argument(None, "Log directories, or directories with them.", "[SOURCE...]"),
+    sources: list[str] | None = argument("[SOURCE...]", "Log directories, or directories with them."),
 ) -> None:
     """Back up log directories of running or stopped brokers, or a running cluster over the wire.
 
@@ -194,7 +194,7 @@ def show_backup(
     repository: Place,
     keys: KeyOptions,
     output: OutputOptions,
-    backup: str | None = argument(None, "A backup. Without it all are looked at.", "[ID]"),
+    backup: str | None = argument("[ID]", "A backup. Without it all are looked at."),
 ) -> None:
     """Show from when to when each topic can be restored, or the partitions of one backup.
 
@@ -237,11 +237,10 @@ def verify_backups(
     repository: Place,
     keys: KeyOptions,
     output: OutputOptions,
-    backup: str | None = optional(None, "Only this backup.", metavar="ID"),
-    sample: float | None = optional(
-        None,
+    backup: str | None = valued("ID", "Only this backup."),
+    sample: float | None = valued(
+        "PERCENT",
         "Read only so many percent of the objects, chosen at random; 0 compares sizes only.",
-        metavar="PERCENT",
         least=0,
         most=100,
     ),
@@ -290,17 +289,15 @@ def prune_backups(
     repository: Place,
     keys: KeyOptions,
     output: OutputOptions,
-    keep_last: int | None = optional(None, "Keep the newest N backups.", metavar="N", least=1),
-    keep_daily: int | None = optional(
-        None, "Keep the newest backup of each of the last N days that have one.", metavar="N", least=1
+    keep_last: int | None = valued("N", "Keep the newest N backups.", least=1),
+    keep_daily: int | None = valued(
+        "N", "Keep the newest backup of each of the last N days that have one.", least=1
     ),
-    keep_weekly: int | None = optional(
-        None, "Keep the newest backup of each of the last N weeks that have one.", metavar="N", least=1
+    keep_weekly: int | None = valued(
+        "N", "Keep the newest backup of each of the last N weeks that have one.", least=1
     ),
-    before: str | None = optional(
-        None,
-        "Remove only backups before this time: ISO 8601, or a span back from now such as 30d.",
-        metavar="TIME",
+    before: str | None = valued(
+        "TIME", "Remove only backups before this time: ISO 8601, or a span back from now such as 30d."
     ),
     grace: str = optional("24h", "Keep all that is younger than this.", metavar="SPAN"),
     no_runs: bool = flag("No run is under way: a --grace of less than 6h is safe."),
@@ -357,7 +354,7 @@ def prune_backups(
 def rekey_backups(
     repository: Place,
     keys: KeyOptions,
-    new_key_file: Path | None = optional(None, "A file with the new key.", metavar="FILE"),
+    new_key_file: Path | None = valued("FILE", "A file with the new key."),
 ) -> None:
     """Let a new key open an encrypted repository instead of the old one. The objects stay as they are.
 

@@ -14,7 +14,7 @@ from klog.commands.offline.locks import hold
 from klog.commands.offline.options import DryRun, JsonPerPartition, PartitionPaths, QuietUnlessChanged, Yes
 from klog.commands.shared.cells import human_bytes
 from klog.commands.shared.messages import print_error, print_line, print_note
-from klog.commands.shared.option_sets import flag, optional
+from klog.commands.shared.option_sets import flag, optional, valued
 from klog.commands.shared.terminal import confirmed, count_of, note_slowness, progress
 from klog.formats.errors import KlogError, UsageError
 
@@ -31,22 +31,19 @@ T = TypeVar("T")
 class TopicRules:
     """The configs of the topics."""
 
-    policy: str | None = optional(
-        None,
+    policy: str | None = valued(
+        "POLICY",
         "The topics' cleanup.policy: compact, delete or compact,delete. Required unless --status is "
         "given, since the directory does not contain it.",
-        metavar="POLICY",
     )
-    min_dirty_ratio: str | None = optional(None, "min.cleanable.dirty.ratio [default: 0.5].", metavar="RATIO")
-    retention_ms: str | None = optional(None, "retention.ms, -1 for ever [default: a week].", metavar="MS")
-    retention_bytes: str | None = optional(None, "retention.bytes [default: -1, no limit].", metavar="BYTES")
-    delete_retention_ms: str | None = optional(None, "delete.retention.ms [default: a day].", metavar="MS")
-    segment_bytes: str | None = optional(None, "segment.bytes [default: 1 GiB].", metavar="BYTES")
-    min_lag_ms: str | None = optional(None, "min.compaction.lag.ms [default: 0].", metavar="MS")
-    max_lag_ms: str | None = optional(None, "max.compaction.lag.ms [default: none].", metavar="MS")
-    config: list[str] | None = optional(
-        None, "Any other config of the topics (repeatable).", metavar="NAME=VALUE"
-    )
+    min_dirty_ratio: str | None = valued("RATIO", "min.cleanable.dirty.ratio [default: 0.5].")
+    retention_ms: str | None = valued("MS", "retention.ms, -1 for ever [default: a week].")
+    retention_bytes: str | None = valued("BYTES", "retention.bytes [default: -1, no limit].")
+    delete_retention_ms: str | None = valued("MS", "delete.retention.ms [default: a day].")
+    segment_bytes: str | None = valued("BYTES", "segment.bytes [default: 1 GiB].")
+    min_lag_ms: str | None = valued("MS", "min.compaction.lag.ms [default: 0].")
+    max_lag_ms: str | None = valued("MS", "max.compaction.lag.ms [default: none].")
+    config: list[str] | None = valued("NAME=VALUE", "Any other config of the topics (repeatable).")
 
     def topic_config(self) -> TopicConfig:
         """The configs that the options give, Kafka's defaults for the others. Raises UsageError."""

@@ -16,7 +16,7 @@ from klog.commands.offline.locks import hold
 from klog.commands.offline.options import DryRun, JsonPerPartition, PartitionPaths, QuietUnlessChanged
 from klog.commands.shared.cells import human_bytes
 from klog.commands.shared.messages import print_error, print_line
-from klog.commands.shared.option_sets import flag, optional
+from klog.commands.shared.option_sets import flag, optional, valued
 from klog.commands.shared.terminal import confirmed, count_of, note_slowness, progress
 from klog.formats.errors import KlogError, UsageError
 from klog.jobs.cores import available_cores
@@ -55,10 +55,8 @@ class Target:
     max_message_bytes: int = optional(
         1_048_588, "The topics' max.message.bytes; no joined batch is larger.", metavar="BYTES", least=1024
     )
-    segment_bytes: int | None = optional(
-        None,
-        "Merge and split segments to this size [default: segments begin where they began].",
-        metavar="BYTES",
+    segment_bytes: int | None = valued(
+        "BYTES", "Merge and split segments to this size [default: segments begin where they began]."
     )
     index_interval_bytes: int = optional(4096, "The topics' index.interval.bytes.", metavar="BYTES", least=0)
     converts_active: bool = flag(
@@ -87,12 +85,11 @@ class Target:
 class RunningOptions:
     """How to convert, and what to print."""
 
-    output: Path | None = optional(
-        None,
+    output: Path | None = valued(
+        "DIR",
         "Write a converted copy of the log directory here; the originals stay as they are.",
         "--output",
         "-o",
-        metavar="DIR",
     )
     verify: bool = flag("Compare every record with the original before segments are replaced.")
     dry_run: DryRun = False

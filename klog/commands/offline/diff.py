@@ -11,7 +11,7 @@ import typer
 from klog.commands.offline.moments import RepositoryOptions, files_of, numbers_of
 from klog.commands.shared.key_options import KeyOptions
 from klog.commands.shared.messages import print_error, print_line, print_note
-from klog.commands.shared.option_sets import flag, optional
+from klog.commands.shared.option_sets import flag, optional, valued
 from klog.commands.shared.output import OutputOptions
 from klog.commands.shared.terminal import count_of, note_slowness, progress
 from klog.formats.constants import INT64_MAX
@@ -28,12 +28,10 @@ _PANEL: Final = "Selection"
 class DiffOptions:
     """What to compare, and how much to show."""
 
-    topic: list[str] | None = optional(None, "Only this topic (repeatable).", panel=_PANEL, metavar="TOPIC")
-    partitions: str | None = optional(
-        None, "Only partitions with these numbers.", panel=_PANEL, metavar="NUMBER,..."
-    )
-    offsets: str | None = optional(
-        None, "Only these offsets, both included: 5..9, 5.., ..9, 5.", panel=_PANEL, metavar="A..B"
+    topic: list[str] | None = valued("TOPIC", "Only this topic (repeatable).", panel=_PANEL)
+    partitions: str | None = valued("NUMBER,...", "Only partitions with these numbers.", panel=_PANEL)
+    offsets: str | None = valued(
+        "A..B", "Only these offsets, both included: 5..9, 5.., ..9, 5.", panel=_PANEL
     )
     records: bool = flag("Show each record that differs, as it is in A and in B.")
     limit: int = optional(

@@ -12,7 +12,7 @@ from klog.commands.offline.metadata_convert import convert
 from klog.commands.offline.metadata_properties import properties
 from klog.commands.offline.metadata_reading import SOURCE_HELP, ReadOptions, Source
 from klog.commands.shared.messages import print_line
-from klog.commands.shared.option_sets import CommandGroup, flag, optional
+from klog.commands.shared.option_sets import CommandGroup, flag, optional, valued
 from klog.commands.shared.output import OutputOptions
 from klog.commands.shared.terminal import count_of
 from klog.formats.errors import UsageError
@@ -90,9 +90,7 @@ def diff(
     b: Annotated[str, typer.Argument(metavar="B", help="Another one.", show_default=False)],
     read: ReadOptions,
     output: OutputOptions,
-    only: str | None = optional(
-        None, "Compare only these kinds: topic, partition, config, acl, ...", metavar="KIND,..."
-    ),
+    only: str | None = valued("KIND,...", "Compare only these kinds: topic, partition, config, acl, ..."),
 ) -> None:
     """Compare two clusters' metadata, item by item. The exit code is 0 if they are the same, else 1.
 
@@ -137,12 +135,10 @@ def check(
     source: Source,
     read: ReadOptions,
     output: OutputOptions,
-    log_dirs: str | None = optional(
-        None,
-        "All log directories of one broker, to compare with; SOURCE itself if that is one.",
-        metavar="DIR,...",
+    log_dirs: str | None = valued(
+        "DIR,...", "All log directories of one broker, to compare with; SOURCE itself if that is one."
     ),
-    broker: int | None = optional(None, "The broker's id, if meta.properties has none.", metavar="ID"),
+    broker: int | None = valued("ID", "The broker's id, if meta.properties has none."),
 ) -> None:
     """Say what in the metadata would keep a broker from starting, and what differs from its log directories.
 

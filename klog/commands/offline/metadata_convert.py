@@ -11,7 +11,7 @@ import typer
 
 from klog.commands.offline.metadata_reading import SOURCE_HELP, ReadOptions
 from klog.commands.shared.changing import ChangeOptions
-from klog.commands.shared.option_sets import argument, flag, optional
+from klog.commands.shared.option_sets import argument, flag, optional, valued
 from klog.commands.shared.terminal import confirmed, count_of
 from klog.formats.errors import StorageError, UsageError
 from klog.jobs.garbage import without_collections
@@ -37,42 +37,35 @@ class ToForm(StrEnum):
 def convert(
     read: ReadOptions,
     change: ChangeOptions,
-    source: str | None = argument(None, SOURCE_HELP, "SOURCE"),
+    source: str | None = argument("SOURCE", SOURCE_HELP),
     target: str | None = argument(
-        None,
-        "Where to write: a new file (json), the first of log.dirs (tree), host:port/chroot (zookeeper).",
         "[TARGET]",
+        "Where to write: a new file (json), the first of log.dirs (tree), host:port/chroot (zookeeper).",
     ),
-    from_source: str | None = optional(
-        None, "The source, in place of the first argument.", "--from", metavar="SOURCE"
-    ),
+    from_source: str | None = valued("SOURCE", "The source, in place of the first argument.", "--from"),
     to: ToForm = optional(
         ToForm.KRAFT,
         "kraft: directories of Kafka 3.9 or 4. json: a file. tree: klog's own tree in a log directory."
         " zookeeper: an empty one.",
         "--to",
     ),
-    config: list[str] | None = optional(
-        None,
+    config: list[str] | None = valued(
+        "FILE",
         "The properties file of a node whose directories are here; again for each node. One for ZooKeeper is"
         " translated into FILE.kraft; with --to zookeeper or tree, one of KRaft is translated back.",
         "--config",
         "-c",
-        metavar="FILE",
     ),
-    metadata_version: str | None = optional(
-        None,
+    metadata_version: str | None = valued(
+        "VERSION",
         "Of the Kafka that will start: 4.1, 4.0, 3.9, or a level's name (4.0-IV3). [default: 4.1]",
-        metavar="VERSION",
         show_default=False,
     ),
-    feature: list[str] | None = optional(
-        None, "Another feature's level, as for kafka-storage.", metavar="NAME=LEVEL"
+    feature: list[str] | None = valued("NAME=LEVEL", "Another feature's level, as for kafka-storage."),
+    roles: str | None = valued(
+        "ROLE,...", "For a file of a broker with ZooKeeper: broker, controller or both."
     ),
-    roles: str | None = optional(
-        None, "For a file of a broker with ZooKeeper: broker, controller or both.", metavar="ROLE,..."
-    ),
-    node_id: int | None = optional(None, "The node's id, if such a file has none.", least=0, metavar="ID"),
+    node_id: int | None = valued("ID", "The node's id, if such a file has none.", least=0),
     voters: str | None = optional(
         None, "For such a file: all controllers, as controller.quorum.voters has them."
     ),

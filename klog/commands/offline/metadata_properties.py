@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from klog.commands.shared.messages import print_line
-from klog.commands.shared.option_sets import optional
+from klog.commands.shared.option_sets import optional, valued
 from klog.commands.shared.output import OutputOptions
 from klog.formats.errors import UsageError
 
@@ -35,13 +35,13 @@ def properties(
         Target.KRAFT,
         "kraft: a node of Kafka 4.1. zookeeper: a broker of Kafka 3.9. klog: a broker of klog.",
     ),
-    roles: str | None = optional(
-        None, "What the node will be: broker, controller or both (default: broker).", metavar="ROLE,..."
+    roles: str | None = valued(
+        "ROLE,...", "What the node will be: broker, controller or both (default: broker)."
     ),
-    node_id: int | None = optional(None, "The node's id, if the file has none.", least=0, metavar="ID"),
+    node_id: int | None = valued("ID", "The node's id, if the file has none.", least=0),
     voters: str | None = optional(None, "All controllers, as controller.quorum.voters has them."),
-    zookeeper_connect: str | None = optional(None, "Where ZooKeeper is.", metavar="HOST:PORT/CHROOT"),
-    write: Path | None = optional(None, "The new file; it must not exist.", metavar="FILE"),
+    zookeeper_connect: str | None = valued("HOST:PORT/CHROOT", "Where ZooKeeper is."),
+    write: Path | None = valued("FILE", "The new file; it must not exist."),
 ) -> None:
     """Translate a broker's server.properties from ZooKeeper to KRaft (Kafka 4.1), or back.
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from klog.commands.offline.restore_output import alone, note_damage, note_moment
 from klog.commands.shared.arguments import parse_time
 from klog.commands.shared.key_options import KeyOptions
-from klog.commands.shared.option_sets import option_set, optional
+from klog.commands.shared.option_sets import option_set, valued
 from klog.commands.shared.terminal import progress
 from klog.formats.errors import StorageError, UsageError
 from klog.replicas.files import is_remote, local_path
@@ -29,16 +29,13 @@ REPOSITORIES: Final = "Backup repositories"
 class RepositoryOptions:
     """The moments at which repositories are read. Without one it is the newest backup."""
 
-    at: list[str] | None = optional(
-        None,
+    at: list[str] | None = valued(
+        "TIME",
         "Of a repository: all that had arrived by this time, ISO 8601 or a span back from now such as 2h. A"
         " second one is for the second repository.",
-        metavar="TIME",
     )
-    backup: list[str] | None = optional(
-        None,
-        "Of a repository: what this backup has. A second one as with --at.",
-        metavar="ID",
+    backup: list[str] | None = valued(
+        "ID", "Of a repository: what this backup has. A second one as with --at."
     )
 
     def requests(self, wants_topic: Callable[[str], bool]) -> list[RestoreRequest]:

@@ -28,7 +28,7 @@ from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.key_options import KeyOptions
 from klog.commands.shared.messages import print_error, print_line, print_note
 from klog.commands.shared.moment_options import MomentOptions
-from klog.commands.shared.option_sets import flag, optional
+from klog.commands.shared.option_sets import flag, optional, valued
 from klog.commands.shared.output import OutputOptions
 from klog.commands.shared.terminal import progress
 from klog.formats.errors import UsageError
@@ -57,9 +57,7 @@ Place = Annotated[
 class RestoreOptions(MomentOptions):
     """What comes back, and under which names."""
 
-    rename: list[str] | None = optional(
-        None, "The topic OLD comes back as NEW (repeatable).", metavar="OLD=NEW"
-    )
+    rename: list[str] | None = valued("OLD=NEW", "The topic OLD comes back as NEW (repeatable).")
 
     def request(self) -> RestoreRequest:
         """The request that the options make. Raises UsageError."""
@@ -70,21 +68,18 @@ class RestoreOptions(MomentOptions):
 class PlaceOptions:
     """Where to, and for which brokers."""
 
-    to: Path | None = optional(None, "An empty or a new directory.", metavar="DIR")
-    brokers: str | None = optional(
-        None,
-        "The ids of the brokers of the new cluster [default: those of the backup].",
-        metavar="ID,ID",
+    to: Path | None = valued("DIR", "An empty or a new directory.")
+    brokers: str | None = valued(
+        "ID,ID", "The ids of the brokers of the new cluster [default: those of the backup]."
     )
     kraft: bool = flag("Make nodes of KRaft, for Kafka 3.9 or 4. Brokers are controllers, too.")
-    controllers: str | None = optional(
-        None, "With --kraft: the ids of the controllers, if not all brokers are.", metavar="ID,ID"
+    controllers: str | None = valued(
+        "ID,ID", "With --kraft: the ids of the controllers, if not all brokers are."
     )
-    metadata_version: str | None = optional(
-        None,
+    metadata_version: str | None = valued(
+        "VERSION",
         "Of the Kafka that will start: 4.1, 4.0, 3.9, or a level's name (4.0-IV3). [default: that of the"
         " backup, or 4.1]",
-        metavar="VERSION",
         show_default=False,
     )
     replication_factor: int | None = optional(
@@ -92,10 +87,9 @@ class PlaceOptions:
         "The replicas of each partition [default: 1 with --brokers; a running cluster's own default].",
         least=1,
     )
-    zookeeper: str | None = optional(
-        None,
+    zookeeper: str | None = valued(
+        "HOST:PORT/CHROOT",
         "Write the metadata into this empty ZooKeeper [default: klog's own tree, for one broker].",
-        metavar="HOST:PORT/CHROOT",
     )
     zookeeper_config: ZooKeeperConfig = None
     mapping: Path = optional(

@@ -9,14 +9,14 @@ import typer
 
 from klog.commands.shared.key_options import KeyOptions
 from klog.commands.shared.moment_options import MomentOptions
-from klog.commands.shared.option_sets import argument, flag, optional
+from klog.commands.shared.option_sets import argument, flag, optional, valued
 from klog.commands.shared.usage import missing
 from klog.formats.errors import KlogError, UsageError
 
 
 def serve(
     directories: list[str] | None = argument(
-        None, "With --read-only: log directories, or what holds such; or a backup repository.", "[DIR]..."
+        "[DIR]...", "With --read-only: log directories, or what holds such; or a backup repository."
     ),
     read_only: bool = flag(
         "Serve the directories of dead brokers or of a backup, and change nothing in them."
@@ -25,11 +25,9 @@ def serve(
     *,
     moment: MomentOptions,
     keys: KeyOptions,
-    config: Path | None = optional(
-        None, "A server.properties file as for Kafka.", "--config", "-c", metavar="FILE"
-    ),
-    options: list[str] | None = optional(
-        None, "A config of Kafka; it takes precedence over the file.", "--option", "-o", metavar="KEY=VALUE"
+    config: Path | None = valued("FILE", "A server.properties file as for Kafka.", "--config", "-c"),
+    options: list[str] | None = valued(
+        "KEY=VALUE", "A config of Kafka; it takes precedence over the file.", "--option", "-o"
     ),
     metrics_port: int | None = optional(
         None, "The port for Prometheus metrics, on 127.0.0.1.", least=0, most=65535

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from klog.commands.shared.messages import print_note
-from klog.commands.shared.option_sets import option_set, optional
+from klog.commands.shared.option_sets import option_set, valued
 from klog.commands.shared.version import show_version
 
 if TYPE_CHECKING:
@@ -32,34 +32,27 @@ Version = Annotated[
 class ConnectionOptions:
     """Which cluster to connect to, and how."""
 
-    bootstrap_server: str | None = optional(
-        None,
+    bootstrap_server: str | None = valued(
+        "HOST:PORT",
         "A broker of the cluster, or several with commas. [default: the profile's, or 127.0.0.1:9092]",
         "--bootstrap-server",
         "-b",
-        metavar="HOST:PORT",
         envvar="KLOG_BOOTSTRAP_SERVER",
     )
-    command_config: Path | None = optional(
-        None,
-        "A file of client properties as for Kafka's tools (`security.protocol`, `ssl.*`, `sasl.*`).",
-        metavar="FILE",
+    command_config: Path | None = valued(
+        "FILE", "A file of client properties as for Kafka's tools (`security.protocol`, `ssl.*`, `sasl.*`)."
     )
-    timeout_ms: int | None = optional(
-        None, "The time limit for each answer. [default: 30000]", metavar="MS", least=1
-    )
-    profile: str | None = optional(
-        None,
+    timeout_ms: int | None = valued("MS", "The time limit for each answer. [default: 30000]", least=1)
+    profile: str | None = valued(
+        "NAME",
         "The connection settings of this name (`klog profile add`). [default: the current profile]",
-        metavar="NAME",
         envvar="KLOG_PROFILE",
     )
-    command_property: list[str] | None = optional(
-        None,
+    command_property: list[str] | None = valued(
+        "KEY=VALUE",
         "A client property, which takes precedence over those of files and profiles (repeatable).",
         "--command-property",
         "-X",
-        metavar="KEY=VALUE",
     )
     version: Version = False
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from klog.commands.shared.messages import print_note
-from klog.commands.shared.option_sets import optional
+from klog.commands.shared.option_sets import valued
 
 if TYPE_CHECKING:
     from klog.backup.keys import UserKey
@@ -18,10 +18,9 @@ if TYPE_CHECKING:
 class KeyOptions:
     """The key, if the repository is encrypted."""
 
-    encryption_key_file: Path | None = optional(
-        None,
+    encryption_key_file: Path | None = valued(
+        "FILE",
         "A file with the key of an encrypted repository. Or the variable KLOG_BACKUP_KEY has the key itself.",
-        metavar="FILE",
         envvar="KLOG_BACKUP_KEY_FILE",
     )
 

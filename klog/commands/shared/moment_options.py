@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from klog.commands.shared.arguments import parse_time
-from klog.commands.shared.option_sets import optional
+from klog.commands.shared.option_sets import valued
 from klog.formats.errors import UsageError
 
 if TYPE_CHECKING:
@@ -26,23 +26,16 @@ _OFFSET_LINE: Final = re.compile(
 class MomentOptions:
     """A moment of a backup repository. Without any option it is the newest backup."""
 
-    at: str | None = optional(
-        None,
-        "All that had arrived by this time: ISO 8601, or a span back from now such as 2h.",
-        metavar="TIME",
+    at: str | None = valued(
+        "TIME", "All that had arrived by this time: ISO 8601, or a span back from now such as 2h."
     )
-    backup: str | None = optional(None, "What this backup has.", metavar="ID")
-    offsets: Path | None = optional(
-        None,
+    backup: str | None = valued("ID", "What this backup has.")
+    offsets: Path | None = valued(
+        "FILE",
         "Partitions end at these offsets: lines TOPIC:PARTITION:OFFSET, as kafka-get-offsets prints them.",
-        metavar="FILE",
     )
-    topic: list[str] | None = optional(
-        None,
-        "Only topics that match as a whole (a regular expression; repeatable).",
-        "--topic",
-        "-t",
-        metavar="PATTERN",
+    topic: list[str] | None = valued(
+        "PATTERN", "Only topics that match as a whole (a regular expression; repeatable).", "--topic", "-t"
     )
 
     def request(self) -> RestoreRequest:

@@ -46,11 +46,16 @@ def optional(
     return declared
 
 
-def argument(default: _Value, summary: str, metavar: str) -> _Value:
-    """As `optional`, for an argument, whose default is not shown."""
-    made = typer.Argument(metavar=metavar, help=summary, show_default=False)
-    declared: _Value = field(default=default, metadata={_OPTION: made})
-    return declared
+def valued(metavar: str, summary: str, *names: str, **values: Any) -> Any:  # noqa: ANN401 (of the field's type)
+    """As `optional`, for an option that has no default: its value is None if it is not given."""
+    return optional(None, summary, *names, metavar=metavar, **values)
+
+
+def argument(metavar: str, summary: str) -> Any:  # noqa: ANN401 (of the field's type)
+    """As `valued`, for an argument that need not be given."""
+    return field(
+        default=None, metadata={_OPTION: typer.Argument(metavar=metavar, help=summary, show_default=False)}
+    )
 
 
 def flag(summary: str, *names: str, panel: str | None = None, hidden: bool = False) -> bool:

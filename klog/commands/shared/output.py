@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 import typer
 
 from klog.commands.shared.messages import columns_of, print_error, print_note
-from klog.commands.shared.option_sets import flag, option_set, optional
+from klog.commands.shared.option_sets import flag, option_set, optional, valued
 from klog.commands.shared.tables import Row, show_json, show_table
 from klog.formats.errors import KlogError
 
@@ -113,12 +113,11 @@ def _cell(value: object) -> object:
 class WatchOptions:
     """Whether to show the same again and again."""
 
-    watch_s: float | None = optional(
-        None,
+    watch_s: float | None = valued(
+        "[SECONDS]",
         "Show it again every so many seconds (2 if none are given) until Ctrl-C.",
         "--watch",
         "-w",
-        metavar="[SECONDS]",
         without_value={"--watch": "2", "-w": "2"},
     )
 

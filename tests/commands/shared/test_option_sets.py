@@ -38,7 +38,7 @@ def plain(size: Size, loud: bool = flag("Be loud.")) -> None:
 
 @app.command("repeat")
 def repeat(
-    words: list[str] | None = argument(None, "What to say.", "[WORD]..."),
+    words: list[str] | None = argument("[WORD]...", "What to say."),
     count_s: int = optional(1, "How often.", "--count", "-c", most=9, without_value={"-c": "2"}),
 ) -> None:
     """Print what was given."""

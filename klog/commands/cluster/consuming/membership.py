@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from klog.commands.shared.option_sets import flag, option_set, optional
+from klog.commands.shared.option_sets import flag, option_set, valued
 from klog.commands.shared.properties import is_true
 from klog.formats.errors import UsageError
 
@@ -33,19 +33,16 @@ _CURE: Final = "a group reads from its committed offsets on; `klog groups reset-
 class GroupOptions:
     """Which group to join, and how."""
 
-    group: str | None = optional(
-        None,
+    group: str | None = valued(
+        "GROUP",
         "Join this group: read a share of the partitions from the committed offsets on, and commit what "
         "was printed.",
         "--group",
         "-G",
-        metavar="GROUP",
     )
     no_commit: bool = flag("Do not commit offsets.")
-    group_instance_id: str | None = optional(
-        None,
-        "Be a static member: keep the partitions while away for less than session.timeout.ms.",
-        metavar="ID",
+    group_instance_id: str | None = valued(
+        "ID", "Be a static member: keep the partitions while away for less than session.timeout.ms."
     )
 
     def group_id(self, properties: Mapping[str, str]) -> str | None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from klog.commands.shared.option_sets import flag, option_set, optional
+from klog.commands.shared.option_sets import flag, option_set, optional, valued
 from klog.commands.shared.records.plan import BytesMode
 from klog.commands.shared.records.selection_options import ROWS, SELECT
 
@@ -29,10 +29,8 @@ Topics = Annotated[
 class ReadingOptions:
     """What to read of the topics, and until when."""
 
-    partition: list[int] | None = optional(
-        None, "Read only this partition (repeatable).", "--partition", "-p", metavar="N"
-    )
-    last: int | None = optional(None, "Read the last N offsets of each partition.", metavar="N", least=0)
+    partition: list[int] | None = valued("N", "Read only this partition (repeatable).", "--partition", "-p")
+    last: int | None = valued("N", "Read the last N offsets of each partition.", least=0)
     follow: bool = flag("Go on with new records; do not stop at the end.")
     isolation_level: IsolationLevel | None = optional(
         None,
@@ -46,20 +44,19 @@ class ReadingOptions:
 class PrintOptions:
     """How to print records."""
 
-    format_: str | None = optional(
-        None,
+    format_: str | None = valued(
+        "FORMAT",
         "value, jsonl (or json), or a text with kcat's tokens: %k key, %s value, %h headers, %t topic, "
         "%p partition, %o offset, %T timestamp, %K %S sizes.",
         "--format",
         "-f",
-        metavar="FORMAT",
     )
     bytes_: BytesMode = optional(
         BytesMode.AUTO,
         "How to print keys and values. auto: as they are (jsonl: UTF-8 text or base64); none: sizes.",
     )
-    key_delimiter: str | None = optional(
-        None, "Print the key and this text before each value.", "--key-delimiter", "-K", metavar="TEXT"
+    key_delimiter: str | None = valued(
+        "TEXT", "Print the key and this text before each value.", "--key-delimiter", "-K"
     )
     delimiter: str = optional(r"\n", "The text after each record.", "--delimiter", "-D", metavar="TEXT")
     null: str = optional("", "The text to print for null.", metavar="TEXT")

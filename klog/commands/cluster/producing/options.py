@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from klog.commands.shared.option_sets import flag, option_set, optional
+from klog.commands.shared.option_sets import flag, option_set, optional, valued
 from klog.commands.shared.records.plan import BytesMode
 
 
@@ -35,8 +35,8 @@ Values = Annotated[
 class InputOptions:
     """Where records come from, and how to parse them."""
 
-    files: list[str] | None = optional(
-        None, "Read this file instead of stdin (repeatable; - is stdin).", "--file", "-l", metavar="PATH"
+    files: list[str] | None = valued(
+        "PATH", "Read this file instead of stdin (repeatable; - is stdin).", "--file", "-l"
     )
     whole: bool = flag("Write each file as one record.")
     format_: InputFormat = optional(
@@ -48,11 +48,11 @@ class InputOptions:
     bytes_: BytesMode = optional(
         BytesMode.AUTO, "How keys and values are written in jsonl: the --bytes of the dump."
     )
-    key_delimiter: str | None = optional(
-        None, "The text between key and value in lines.", "--key-delimiter", "-K", metavar="TEXT"
+    key_delimiter: str | None = valued(
+        "TEXT", "The text between key and value in lines.", "--key-delimiter", "-K"
     )
     delimiter: str = optional(r"\n", "The text after each record.", "--delimiter", "-D", metavar="TEXT")
-    null: str | None = optional(None, "Write keys and values of this text as null.", metavar="TEXT")
+    null: str | None = valued("TEXT", "Write keys and values of this text as null.")
     ignore_partitions: bool = flag("Choose partitions anew; do not keep those of jsonl.")
 
 
@@ -60,20 +60,13 @@ class InputOptions:
 class RecordOptions:
     """What every record gets."""
 
-    key: str | None = optional(None, "The key of every record.", "--key", "-k", metavar="TEXT")
-    header: list[str] | None = optional(
-        None, "A header (repeatable). NAME alone has the value null.", "--header", "-H", metavar="NAME=VALUE"
+    key: str | None = valued("TEXT", "The key of every record.", "--key", "-k")
+    header: list[str] | None = valued(
+        "NAME=VALUE", "A header (repeatable). NAME alone has the value null.", "--header", "-H"
     )
-    partition: int | None = optional(
-        None,
-        "The partition. [default: chosen by key, as Kafka does]",
-        "--partition",
-        "-p",
-        metavar="N",
-        least=0,
+    partition: int | None = valued(
+        "N", "The partition. [default: chosen by key, as Kafka does]", "--partition", "-p", least=0
     )
-    timestamp: str | None = optional(
-        None,
-        "ISO 8601, epoch ms, or a span like 2h (that long ago). [default: that of jsonl, or now]",
-        metavar="TIME",
+    timestamp: str | None = valued(
+        "TIME", "ISO 8601, epoch ms, or a span like 2h (that long ago). [default: that of jsonl, or now]"
     )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from klog.commands.shared.interrupts import Interrupts
 from klog.commands.shared.messages import print_note
-from klog.commands.shared.option_sets import option_set, optional
+from klog.commands.shared.option_sets import option_set, valued
 from klog.commands.shared.terminal import count_of
 from klog.formats.errors import KlogError, UsageError
 
@@ -28,21 +28,17 @@ _TIMEOUT_MS: Final = 60_000
 class TransactionOptions:
     """Whether to write in transactions, and how large they are."""
 
-    transactional_id: str | None = optional(
-        None,
+    transactional_id: str | None = valued(
+        "ID",
         "Write all records in one transaction of this id, and commit it at the end.",
         "--transactional-id",
         "-X",
-        metavar="ID",
     )
-    transaction_records: int | None = optional(
-        None, "Commit after N records, and begin the next transaction.", metavar="N", least=1
+    transaction_records: int | None = valued(
+        "N", "Commit after N records, and begin the next transaction.", least=1
     )
-    transaction_duration_ms: int | None = optional(
-        None,
-        "Commit a transaction of this age, and whenever the input has to be waited for.",
-        metavar="MS",
-        least=1,
+    transaction_duration_ms: int | None = valued(
+        "MS", "Commit a transaction of this age, and whenever the input has to be waited for.", least=1
     )
 
     def settings(self, properties: Mapping[str, str]) -> tuple[str, int] | None:

@@ -15,7 +15,7 @@ from klog.commands.shared.changing import ChangeOptions
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.interrupts import Interrupts
 from klog.commands.shared.messages import print_error, print_note, print_report
-from klog.commands.shared.option_sets import flag, option_set, optional
+from klog.commands.shared.option_sets import flag, option_set, optional, valued
 from klog.commands.shared.terminal import confirmed, count_of
 from klog.formats.errors import KlogError, UsageError
 
@@ -60,17 +60,11 @@ class ThrottleOptions:
 class BatchOptions:
     """How much to move at the same time."""
 
-    batch: int | None = optional(
-        None,
-        "Move so many partitions at a time; the next ones begin when all of these are done.",
-        metavar="N",
-        least=1,
+    batch: int | None = valued(
+        "N", "Move so many partitions at a time; the next ones begin when all of these are done.", least=1
     )
-    max_bytes: int | None = optional(
-        None,
-        "Copy at most so many bytes in a batch, unless one partition alone has more.",
-        metavar="BYTES",
-        least=1,
+    max_bytes: int | None = valued(
+        "BYTES", "Copy at most so many bytes in a batch, unless one partition alone has more.", least=1
     )
 
 

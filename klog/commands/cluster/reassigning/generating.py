@@ -11,20 +11,18 @@ from klog.commands.cluster.reassigning.app import app
 from klog.commands.cluster.reassigning.plan_options import broker_list
 from klog.commands.kafka_tools.command_lines import AsKafka
 from klog.commands.shared.connection import ConnectionOptions
-from klog.commands.shared.option_sets import argument, flag, optional
+from klog.commands.shared.option_sets import argument, flag, valued
 from klog.commands.shared.usage import missing
 
 
 @app.command("generate")
 def generate_assignment(
     connection: ConnectionOptions,
-    topics: list[str] | None = argument(None, "The topics.", "[TOPIC]..."),
-    topics_to_move_json_file: Path | None = optional(
-        None,
-        "A file of topics, as for kafka-reassign-partitions.",
-        metavar="FILE",
+    topics: list[str] | None = argument("[TOPIC]...", "The topics."),
+    topics_to_move_json_file: Path | None = valued(
+        "FILE", "A file of topics, as for kafka-reassign-partitions."
     ),
-    brokers: str | None = optional(None, "The brokers to use.", "--broker-list", metavar="1,2,3"),
+    brokers: str | None = valued("1,2,3", "The brokers to use.", "--broker-list"),
     disable_rack_aware: bool = flag("Place replicas without regard to racks."),
     as_kafka: AsKafka = False,  # noqa: ARG001 (both forms are the same)
 ) -> None:

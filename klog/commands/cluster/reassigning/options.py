@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from klog.commands.shared.messages import print_note
-from klog.commands.shared.option_sets import argument, optional
+from klog.commands.shared.option_sets import argument, valued
 from klog.commands.shared.usage import missing
 from klog.formats.errors import MissingInputError, UsageError
 
@@ -37,8 +37,8 @@ PreserveThrottles = Annotated[
 class AssignmentFile:
     """The file that says where partitions are to be."""
 
-    argument: str | None = argument(None, "Kafka's reassignment JSON; `-` is stdin.", "[FILE]")
-    reassignment_json_file: str | None = optional(None, "The same as FILE.", metavar="FILE")
+    argument: str | None = argument("[FILE]", "Kafka's reassignment JSON; `-` is stdin.")
+    reassignment_json_file: str | None = valued("FILE", "The same as FILE.")
 
     @property
     def name(self) -> str | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from klog.commands.shared.option_sets import flag, option_set, optional
+from klog.commands.shared.option_sets import flag, option_set, optional, valued
 from klog.formats.errors import UsageError
 
 if TYPE_CHECKING:
@@ -42,20 +42,12 @@ def broker_list(name: str, text: str) -> list[int]:
 class GoalOptions:
     """What is to be true."""
 
-    brokers: str | None = optional(
-        None,
-        "Use exactly these brokers, and even out their bytes.",
-        "--brokers",
-        "--broker-list",
-        metavar="1,2,3",
+    brokers: str | None = valued(
+        "1,2,3", "Use exactly these brokers, and even out their bytes.", "--brokers", "--broker-list"
     )
-    drain: str | None = optional(None, "Leave no replica on these brokers.", metavar="3")
-    add: str | None = optional(
-        None, "Give these brokers their fair share of bytes, and move nothing else.", metavar="4,5"
-    )
-    replication_factor: int | None = optional(
-        None, "Give each partition so many replicas.", metavar="N", least=1
-    )
+    drain: str | None = valued("3", "Leave no replica on these brokers.")
+    add: str | None = valued("4,5", "Give these brokers their fair share of bytes, and move nothing else.")
+    replication_factor: int | None = valued("N", "Give each partition so many replicas.", least=1)
     tolerance: float = optional(1.0, _TOLERANCE_HELP, metavar="PERCENT")
     keep_leaders: bool = flag("Do not change preferred leaders that may stay.")
     disable_rack_aware: bool = flag("Place replicas without regard to racks.")

@@ -12,7 +12,7 @@ from klog.commands.cluster.reassigning.plan_options import GoalOptions, Rollback
 from klog.commands.cluster.topic_options import AnyTopics
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_note
-from klog.commands.shared.option_sets import flag, optional
+from klog.commands.shared.option_sets import flag, valued
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,12 +64,11 @@ def plan_reassignment(
 @app.command("dirs")
 def plan_log_dirs(
     connection: ConnectionOptions,
-    broker: str | None = optional(
-        None,
+    broker: str | None = valued(
+        "1,2",
         "Only the directories of these brokers. [default: all that are alive]",
         "--broker-list",
         "--brokers",
-        metavar="1,2",
     ),
     tolerance: Tolerance = 1.0,
     rollback: Rollback = None,

@@ -6,7 +6,7 @@ from dataclasses import fields
 from typing import Any, Final
 
 from klog.commands.shared.connection import Version
-from klog.commands.shared.option_sets import flag, option_set, optional
+from klog.commands.shared.option_sets import flag, option_set, optional, valued
 from klog.commands.shared.records.plan import Decoder, KafkaFlags
 from klog.formats.constants import INT32_MAX
 
@@ -16,14 +16,8 @@ DEFAULT_FLAGS: Final = KafkaFlags()
 _DECODER: Final = "org.apache.kafka.tools.api.StringDecoder"
 
 
-def _decoder_class(name: str) -> str | None:
-    return optional(
-        None,
-        "A decoder class of Kafka.",
-        name,
-        metavar="CLASS",
-        without_value={name: _DECODER},
-    )
+def _decoder_class(name: str) -> Any:  # noqa: ANN401 (of the field's type)
+    return valued("CLASS", "A decoder class of Kafka.", name, without_value={name: _DECODER})
 
 
 @option_set("Kafka's own options (they imply --format kafka)")

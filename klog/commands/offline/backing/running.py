@@ -16,7 +16,7 @@ from klog.commands.offline.zookeeper_access import ZooKeeperConfig
 from klog.commands.shared.arguments import parse_span
 from klog.commands.shared.exit_codes import WRONG_USAGE, exit_code
 from klog.commands.shared.messages import print_error, print_line, print_note
-from klog.commands.shared.option_sets import flag, optional
+from klog.commands.shared.option_sets import flag, optional, valued
 from klog.commands.shared.output import OutputOptions
 from klog.commands.shared.terminal import progress
 from klog.formats.errors import KlogError, UsageError
@@ -37,24 +37,18 @@ _PANEL = "Running"
 class RunningOptions:
     """How to run."""
 
-    topic: list[str] | None = optional(
-        None,
-        "Only topics that match as a whole (a regular expression; repeatable).",
-        "--topic",
-        "-t",
-        metavar="PATTERN",
+    topic: list[str] | None = valued(
+        "PATTERN", "Only topics that match as a whole (a regular expression; repeatable).", "--topic", "-t"
     )
-    every: str | None = optional(
-        None, "Run again and again; a run begins so long after the one before.", panel=_PANEL, metavar="SPAN"
+    every: str | None = valued(
+        "SPAN", "Run again and again; a run begins so long after the one before.", panel=_PANEL
     )
     compression: str = optional(
         "zstd",
         "zstd, gzip or none, for batches that producers did not compress; of a new repository.",
         panel=_PANEL,
     )
-    throttle: str | None = optional(
-        None, "Read at most so many bytes a second, such as 50m.", panel=_PANEL, metavar="BYTES"
-    )
+    throttle: str | None = valued("BYTES", "Read at most so many bytes a second, such as 50m.", panel=_PANEL)
     jobs: int | None = optional(
         None,
         "Copy so many partitions at a time. [default: 1, of a cluster 4]",
@@ -72,19 +66,17 @@ class RunningOptions:
         " SOURCE still has them.",
         panel=_PANEL,
     )
-    metadata: str | None = optional(
-        None,
+    metadata: str | None = valued(
+        "SOURCE",
         "Keep the cluster's metadata with the backup: kafka://HOST:PORT, or any source that klog metadata"
         " show reads.",
-        metavar="SOURCE",
     )
     zookeeper_config: ZooKeeperConfig = None
     secrets: bool = flag("Keep passwords and credentials of the metadata, too.")
-    metrics_file: Path | None = optional(
-        None,
+    metrics_file: Path | None = valued(
+        "FILE",
         "Write metrics for Prometheus after each run, for node_exporter's textfile directory.",
         panel=_PANEL,
-        metavar="FILE",
     )
     metrics_port: int | None = optional(
         None, "With --every: serve them at http://127.0.0.1:PORT/metrics.", panel=_PANEL, least=0, most=65535

@@ -8,7 +8,7 @@ from enum import StrEnum
 import typer
 
 from klog.commands.offline.moments import REPOSITORIES, numbers_of
-from klog.commands.shared.option_sets import argument, flag, option_set, optional
+from klog.commands.shared.option_sets import argument, flag, option_set, optional, valued
 from klog.commands.shared.records.plan import BytesMode
 from klog.commands.shared.records.selection_options import ROWS
 from klog.formats.compression import DEFAULT_LIMIT_BYTES
@@ -31,21 +31,19 @@ class DumpOptions:
     """Which files to show, in which form, and where."""
 
     paths: list[str] | None = argument(
-        None,
-        "Files (plain or .gz), globs, partition directories, log directories or backup repositories.",
         "[PATH]...",
+        "Files (plain or .gz), globs, partition directories, log directories or backup repositories.",
     )
-    files: list[str] | None = optional(None, "Files, named as for kafka-dump-log.", metavar="FILE,FILE")
+    files: list[str] | None = valued("FILE,FILE", "Files, named as for kafka-dump-log.")
     format: DumpFormat | None = optional(
         None, "The output format. [default: table on a terminal, jsonl elsewhere]", "--format", "-f"
     )
     summary: bool = flag("Show statistics of a segment, a partition or a log directory.")
-    output: str | None = optional(
-        None,
+    output: str | None = valued(
+        "PATH",
         "Write to this file instead of stdout (parquet: a file, or a directory for several segments).",
         "--output",
         "-o",
-        metavar="PATH",
     )
     force: bool = flag("Replace files of --output that exist already.")
     all_files: bool = flag("Show every file of a directory that is Kafka's, not only the live segments.")
@@ -69,16 +67,13 @@ class DumpOptions:
 class PartOptions:
     """Which partitions of a repository to show."""
 
-    topic: list[str] | None = optional(
-        None,
+    topic: list[str] | None = valued(
+        "PATTERN",
         "Of a repository: only topics that match as a whole (a regular expression; repeatable).",
         "--topic",
         "-t",
-        metavar="PATTERN",
     )
-    partitions: str | None = optional(
-        None, "Of a repository: only partitions with these numbers.", metavar="NUMBER,..."
-    )
+    partitions: str | None = valued("NUMBER,...", "Of a repository: only partitions with these numbers.")
 
     def wants_topic(self, topic: str) -> bool:
         """Whether partitions of a topic are shown. Raises UsageError."""

@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from klog.commands.shared.option_sets import flag, option_set, optional
+from klog.commands.shared.option_sets import flag, option_set, optional, valued
 from klog.export.decoders.decoding import Encoding
 from klog.export.deserialise import BadRecords
 from klog.export.writers import Format as OutputFormat
@@ -41,16 +41,12 @@ Output = Annotated[
 ]
 
 
-def _text(metavar: str, summary: str) -> str | None:
-    return optional(None, summary, metavar=metavar)
-
-
 @option_set("What to write")
 class WriteOptions:
     """What to write."""
 
     format_: OutputFormat = optional(OutputFormat.PARQUET, "Format of the files.", "--format", "-f")
-    compression: str | None = _text(
+    compression: str | None = valued(
         "NAME",
         "Default: zstd. Parquet: snappy, gzip, lz4, brotli, none; orc: snappy, zlib, lz4, none; "
         "jsonl: gzip, none.",
@@ -60,14 +56,14 @@ class WriteOptions:
         "Directories, Hive-style: some of topic, partition, day (of the timestamp, UTC); or none.",
         metavar="LEVELS",
     )
-    columns: str | None = _text("NAME,...", "Only these columns.")
+    columns: str | None = valued("NAME,...", "Only these columns.")
     include_headers: bool = flag("Add the column headers.")
-    metadata_columns: str | None = _text(
+    metadata_columns: str | None = valued(
         "NAME,...",
         "Add some of leaderEpoch, producerId, producerEpoch, sequence, isTransactional, codec, "
         "batchPosition, file.",
     )
-    target_file_bytes: str | None = _text(
+    target_file_bytes: str | None = valued(
         "SIZE",
         "Begin another file when one has this size. Default: one file for each split (--target-split-bytes).",
     )
@@ -111,35 +107,35 @@ class DecodeOptions:
 class SourceOptions:
     """What to read."""
 
-    subscribe: str | None = _text("TOPIC,...", "Only these topics.")
-    subscribe_pattern: str | None = _text("REGEX", "Only topics whose whole name matches.")
-    assign: str | None = _text("JSON", """Only these partitions: {"orders": [0, 1]}.""")
-    starting_offsets: str | None = _text(
+    subscribe: str | None = valued("TOPIC,...", "Only these topics.")
+    subscribe_pattern: str | None = valued("REGEX", "Only topics whose whole name matches.")
+    assign: str | None = valued("JSON", """Only these partitions: {"orders": [0, 1]}.""")
+    starting_offsets: str | None = valued(
         "earliest|JSON", """The first offsets: {"orders": {"0": 23}}; -2 is the earliest."""
     )
-    ending_offsets: str | None = _text("latest|JSON", "The offsets to end before; -1 is the end of the log.")
-    starting_timestamp: str | None = _text(
+    ending_offsets: str | None = valued("latest|JSON", "The offsets to end before; -1 is the end of the log.")
+    starting_timestamp: str | None = valued(
         "MS", "Start at the first record of this time or later (ms since 1970)."
     )
-    ending_timestamp: str | None = _text("MS", "End before the first record of this time or later.")
-    starting_offsets_by_timestamp: str | None = _text(
+    ending_timestamp: str | None = valued("MS", "End before the first record of this time or later.")
+    starting_offsets_by_timestamp: str | None = valued(
         "JSON", """The same for each partition: {"orders": {"0": 1700000000000}}."""
     )
-    ending_offsets_by_timestamp: str | None = _text("JSON", "The same for the end.")
-    starting_offsets_by_timestamp_strategy: str | None = _text(
+    ending_offsets_by_timestamp: str | None = valued("JSON", "The same for the end.")
+    starting_offsets_by_timestamp_strategy: str | None = valued(
         "error|latest", "What to do if no record is late enough to start at."
     )
-    isolation: str | None = _text(
+    isolation: str | None = valued(
         "LEVEL", "read_committed leaves aborted transactions out. Default: read_uncommitted, as in Kafka."
     )
     include_deleted: bool = flag("Also read what a broker was about to delete (-delete, .deleted).")
-    at: str | None = _text(
+    at: str | None = valued(
         "TIME",
         "Of a backup repository: all that had arrived by this time, ISO 8601, or a span back from now such as"
         " 2h. Default: the newest backup.",
     )
-    backup: str | None = _text("ID", "Of a backup repository: what this backup has.")
-    max_decompressed_bytes: str | None = _text(
+    backup: str | None = valued("ID", "Of a backup repository: what this backup has.")
+    max_decompressed_bytes: str | None = valued(
         "SIZE", "The most that one batch may decompress to; more is reported as lost."
     )
     fail_on_data_loss: bool = flag("Stop at the first thing that cannot be read.")
@@ -149,18 +145,16 @@ class SourceOptions:
 class RunningOptions:
     """How to run."""
 
-    jobs: int | None = optional(
-        None, "Processes. Default: one for each core.", "--jobs", "-j", metavar="N", least=1
-    )
-    target_split_bytes: str | None = _text(
+    jobs: int | None = valued("N", "Processes. Default: one for each core.", "--jobs", "-j", least=1)
+    target_split_bytes: str | None = valued(
         "SIZE", "Bytes of a segment that one process exports at a time. Default: 64m."
     )
-    min_partitions: str | None = _text("N", "The least number of splits.")
+    min_partitions: str | None = valued("N", "The least number of splits.")
     resume: bool = flag("Continue the export in DIR, or start it if there is none.")
     verify: bool = flag("Then compare the output with the segments, by offsets.")
     dry_run: bool = flag("Print what would be read, write nothing.")
     print_spark_submit: bool = flag("Print the command that does the same on Spark, do nothing.")
-    report: str | None = _text("FILE", "Also write the final report as JSON.")
+    report: str | None = valued("FILE", "Also write the final report as JSON.")
     force: bool = flag("Replace the file of --report, also if it is no report of klog.")
     quiet: bool = flag("Show no progress and no report.", "--quiet", "-q")
 

@@ -6,7 +6,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from klog.commands.shared.decoding.field_encoding import FieldEncoding
-from klog.commands.shared.option_sets import option_set, optional
+from klog.commands.shared.option_sets import option_set, optional, valued
 from klog.formats.errors import UsageError
 
 if TYPE_CHECKING:
@@ -17,25 +17,22 @@ if TYPE_CHECKING:
 class DecodingOptions:
     """How to decode keys and values to JSON."""
 
-    schema_dir: str | None = optional(
-        None,
+    schema_dir: str | None = valued(
+        "DIR",
         "Decode what is in Confluent's wire format, with the schemas of a directory, a file for each id "
         "(42.avsc, 42.json, 42.desc).",
-        metavar="DIR",
     )
-    schema_registry: str | None = optional(
-        None, "The same with the schemas of a registry: https://USER:PASSWORD@HOST:PORT.", metavar="URL"
+    schema_registry: str | None = valued(
+        "URL", "The same with the schemas of a registry: https://USER:PASSWORD@HOST:PORT."
     )
     decode_key: FieldEncoding | None = optional(None, "The encoding of the keys.")
     decode_value: FieldEncoding | None = optional(None, "The encoding of the values.")
-    key_schema: str | None = optional(None, "As --value-schema, for keys.", metavar="FILE|TEXT")
-    value_schema: str | None = optional(
-        None,
-        "avro: the schema. protobuf: compiled descriptors (protoc --include_imports -o).",
-        metavar="FILE|TEXT",
+    key_schema: str | None = valued("FILE|TEXT", "As --value-schema, for keys.")
+    value_schema: str | None = valued(
+        "FILE|TEXT", "avro: the schema. protobuf: compiled descriptors (protoc --include_imports -o)."
     )
-    key_message: str | None = optional(None, "As --value-message, for keys.", metavar="NAME")
-    value_message: str | None = optional(None, "The protobuf message. Default: the first.", metavar="NAME")
+    key_message: str | None = valued("NAME", "As --value-message, for keys.")
+    value_message: str | None = valued("NAME", "The protobuf message. Default: the first.")
 
     @property
     def wanted(self) -> bool:

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Final
 
 from klog.commands.shared.arguments import parse_offsets, parse_pattern, parse_time
-from klog.commands.shared.option_sets import option_set, optional
+from klog.commands.shared.option_sets import option_set, valued
 from klog.commands.shared.records.plan import Selection
 
 SELECT: Final = "Selection"
@@ -17,18 +17,14 @@ ROWS: Final = "Rows"
 class SelectionOptions:
     """Which records to show."""
 
-    offsets: str | None = optional(
-        None, "Only these offsets, both included: 5..9, 5.., ..9, 5.", metavar="A..B"
+    offsets: str | None = valued("A..B", "Only these offsets, both included: 5..9, 5.., ..9, 5.")
+    since: str | None = valued(
+        "TIME", "Only timestamps from this on: ISO 8601, epoch ms, or a span like 2h (that long ago)."
     )
-    since: str | None = optional(
-        None,
-        "Only timestamps from this on: ISO 8601, epoch ms, or a span like 2h (that long ago).",
-        metavar="TIME",
-    )
-    until: str | None = optional(None, "Only timestamps before this.", metavar="TIME")
-    key: str | None = optional(None, "Only records with exactly this key.", metavar="TEXT")
-    grep: str | None = optional(None, "Only records whose key or value matches.", metavar="REGEX")
-    limit: int | None = optional(None, "Stop after N rows.", metavar="N", least=0)
+    until: str | None = valued("TIME", "Only timestamps before this.")
+    key: str | None = valued("TEXT", "Only records with exactly this key.")
+    grep: str | None = valued("REGEX", "Only records whose key or value matches.")
+    limit: int | None = valued("N", "Stop after N rows.", least=0)
 
     def selection(self, now: datetime) -> Selection:
         """The selection; spans count back from `now`. Raises UsageError."""
