@@ -173,6 +173,10 @@ class TreeSession(SingleWrites):
         with self._tree():
             return self._shared.commit_many(multis, self._session_id)
 
+    def sync(self) -> None:
+        with self._tree():
+            return
+
     def add_session_listener(self, listener: SessionListener) -> None:
         self._listeners.append(listener)
 

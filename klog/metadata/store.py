@@ -172,6 +172,11 @@ class MetadataStore(Protocol):
     def multi_many(self, multis: Sequence[Sequence[Operation]]) -> list[MultiResult | StoreError]:
         """Sends many multis in order without waiting in between. Returns the results or the error of each."""
 
+    def sync(self) -> None:
+        """Waits until reads see what any session has written before. A server of ZooKeeper may lag behind
+        others.
+        """
+
     def add_session_listener(self, listener: SessionListener) -> None:
         """Calls `listener` at each change of the session's state from now on."""
 

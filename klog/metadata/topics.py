@@ -31,6 +31,12 @@ def topic_names(store: MetadataStore, watch: Watch | None = None) -> list[str]:
     return store.children(paths.TOPICS, watch)
 
 
+def present_topic_names(store: MetadataStore) -> list[str]:
+    """All topics, without those whose deletion only this session's server has not seen yet."""
+    store.sync()
+    return topic_names(store)
+
+
 def read_topics(store: MetadataStore, names: Sequence[str]) -> dict[str, TopicAssignment]:
     """The assignments of those topics that exist. Raises InvalidZnodeError."""
     nodes = store.get_many([paths.topic(name) for name in names])

@@ -314,6 +314,9 @@ class ZooKeeperStore(SingleWrites):
             return error
         return multi_outcome(operations, answers, len(self._root))
 
+    def sync(self) -> None:
+        self._retried(lambda: self._await(None, self._client.sync_async(self._root or "/")))
+
     def add_session_listener(self, listener: SessionListener) -> None:
         with self._lock:
             self._listeners.append(listener)

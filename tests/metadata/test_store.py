@@ -248,6 +248,8 @@ def test_a_closed_store_refuses_everything(store: MetadataStore) -> None:
         store.create("/a")
     with pytest.raises(StoreClosedError):
         store.multi_many([[Create("/a")]])
+    with pytest.raises(StoreClosedError):
+        store.sync()
 
 
 def test_sessions_see_each_others_changes(open_session: OpenStore) -> None:
@@ -257,6 +259,13 @@ def test_sessions_see_each_others_changes(open_session: OpenStore) -> None:
     two.exists("/a", seen)
     one.create("/a", b"by one")
     assert seen.next() == WatchEvent(WatchKind.CREATED, "/a")
+    assert two.get("/a").data == b"by one"
+
+
+def test_after_a_sync_reads_see_what_others_have_written(open_session: OpenStore) -> None:
+    one, two = open_session(), open_session()
+    one.create("/a", b"by one")
+    two.sync()
     assert two.get("/a").data == b"by one"
 
 

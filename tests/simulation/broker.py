@@ -24,7 +24,7 @@ from klog.metadata.cache import MetadataCache
 from klog.metadata.control_requests import ControlRequest
 from klog.metadata.errors import MetadataError, SessionExpiredError
 from klog.metadata.store import SessionState
-from klog.metadata.topics import topic_names
+from klog.metadata.topics import present_topic_names
 from klog.metadata.values import BrokerRegistration, Endpoint
 from klog.replication.partition import ReplicaContext
 from klog.replication.purgatory import Purgatory, Timer
@@ -204,7 +204,7 @@ class SimulatedBroker:
             create_in_background=lambda request, work: work(request),
             deleted_topics=DeletedTopics(
                 self.cache,
-                lambda: topic_names(self.session),
+                lambda: present_topic_names(self.session),
                 self.coordinators.group_coordinator.partitions_deleted,
                 self._new_worker,
             ),

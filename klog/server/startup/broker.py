@@ -23,7 +23,7 @@ from klog.formats.names import TopicPartition, encode_uuid
 from klog.metadata.cache import MetadataCache
 from klog.metadata.cluster import create_persistent_nodes, live_brokers
 from klog.metadata.store import SessionState
-from klog.metadata.topics import topic_names
+from klog.metadata.topics import present_topic_names
 from klog.metadata.values import BrokerRegistration
 from klog.protocol.primitives import Buffer
 from klog.security.authentication.exchange import ApiVersionsAnswer
@@ -247,7 +247,7 @@ class Broker:
         closing.callback(self._topic_creation.shutdown)
         self._deleted_topics = DeletedTopics(
             self.cache,
-            lambda: topic_names(self.store),
+            lambda: present_topic_names(self.store),
             lambda gone: self.groups.partitions_deleted(gone),  # noqa: PLW0108 (they are opened later)
         )
         closing.callback(self._deleted_topics.join)
