@@ -72,6 +72,7 @@ LEFT_OUT: Final = (
     "backup/test_running_broker.py",
     "backup/test_serve_faults.py",
     "backup/test_serve_moments.py",
+    "backup/test_silent_places.py",
     "backup/wire",
     "cluster_metadata/test_round_trips.py",
 )

@@ -245,9 +245,11 @@ def _require_no_backups(store: Store) -> None:
 
 
 def _info(store: Store) -> RepositoryInfo | None:
-    if store.status(names.INFO) is None:
+    """What a place says it is. This is the first that a command asks of it."""
+    first = store.starting()
+    if first.status(names.INFO) is None:
         return None
-    data = store.read(names.INFO)
+    data = first.read(names.INFO)
     try:
         return documents.INFO.decode(data)
     except FormatError as error:

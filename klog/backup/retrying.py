@@ -72,6 +72,10 @@ class RetryPolicy:
                 pause_s = min(2 * pause_s, self.largest_pause_s)
 
 
+START_S: Final = 60.0
+"""How long a command asks for a repository that it has not read yet: whoever started it waits."""
+
+
 NO_RETRIES: Final = RetryPolicy(limit_s=0.0)
 """For local disks, whose errors do not pass."""
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import BinaryIO, Final, TypeVar
 
 from klog.backup import names
 from klog.backup.encryption import Keys, OpenedObject, Sealer
-from klog.backup.retrying import NO_RETRIES, RetryingFile, RetryPolicy
+from klog.backup.retrying import NO_RETRIES, START_S, RetryingFile, RetryPolicy
 from klog.export.open_output import open_output
 from klog.export.outputs import DISK_FULL, TEMPORARY, FileStatus, Output, PendingFile, writing
 from klog.formats.checksums import Bytes
@@ -99,6 +100,11 @@ class Store:
     def encrypted(self, keys: Keys) -> Store:
         """The same place, where objects are encrypted."""
         return Store(self._output, self._policy, keys)
+
+    def starting(self) -> Store:
+        """The same place, for a command that has just begun: it asks for a minute only."""
+        policy = self._policy
+        return Store(self._output, replace(policy, limit_s=min(policy.limit_s, START_S)), self._keys)
 
     def path_of(self, name: str) -> str:
         """The path or URI of an object, for messages."""

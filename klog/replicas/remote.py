@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 FIRST_READ_BYTES: Final = 128 << 10
 LARGEST_READ_BYTES: Final = 8 << 20
+_S3_ATTEMPTS: Final = 5
 _OTHER_NAMES: Final = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
 _CURE: Final = "check the path, the credentials and the network"
 
@@ -128,7 +129,21 @@ def _file_system(root: str, process_id: int) -> tuple[pafs.FileSystem, str]:  # 
         system, start = pafs.FileSystem.from_uri(root)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         return _through_fsspec(root, error)
-    return system, start
+    return _answering_soon(system), start
+
+
+def _answering_soon(system: pafs.FileSystem) -> pafs.FileSystem:
+    """S3 with fewer attempts for each call. By default eleven are made, which takes 100 s if a store accepts
+    connections and does not answer. A URI cannot say it, so the file system is built as by pickle.
+    """
+    import pyarrow.fs as pafs
+
+    if system.type_name != "s3":
+        return system
+    make, (options,) = system.__reduce__()
+    retry = pafs.AwsStandardS3RetryStrategy(max_attempts=_S3_ATTEMPTS)
+    found: pafs.FileSystem = make({**options, "retry_strategy": retry})
+    return found
 
 
 def _through_fsspec(root: str, refusal: Exception) -> tuple[pafs.FileSystem, str]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from klog.commands.offline.backing.cluster import cluster_origin, metadata_reader
+from klog.commands.offline.backing.opening import open_patiently, retries
 from klog.commands.offline.backing.running import (
     LateProgress,
     Origin,
@@ -36,8 +37,6 @@ from klog.replicas.files import is_remote, local_path
 
 if TYPE_CHECKING:
     from klog.backup.catalogue import Catalogue
-    from klog.backup.repository import Repository
-    from klog.backup.retrying import RetryPolicy
 
 app = CommandGroup(
     name="backup",
@@ -64,19 +63,6 @@ To = Annotated[
         "--to", metavar="REPOSITORY", show_default=False, help="A directory or an object store's URI."
     ),
 ]
-
-
-def _retries() -> RetryPolicy:
-    """Says on stderr what an object store refused, and when it is tried again."""
-    from klog.backup.retrying import RetryPolicy
-
-    return RetryPolicy(on_retry=lambda error, pause_s: print_note(f"{error}; again in {pause_s:.1f} s"))
-
-
-def _open(place: str, keys: KeyOptions) -> Repository:
-    from klog.backup.reading import open_backups
-
-    return open_backups(place, _retries(), keys.key())
 
 
 @app.command("run")
@@ -118,7 +104,7 @@ def run_backups(
     with serving_metrics(running) as metrics:
         with metrics.noting_failure():
             repository = open_or_create(
-                open_store(to, _retries()),
+                open_store(to, retries()),
                 wanted,
                 key,
                 on_create=lambda: _warn_of_loss(to, is_encrypted=key is not None),
@@ -184,7 +170,7 @@ def list_backups(repository: Place, keys: KeyOptions, output: OutputOptions) -> 
     from klog.backup.catalogue import read_catalogue
     from klog.commands.offline.backing.rows import backup_rows
 
-    catalogue = read_catalogue(_open(repository, keys))
+    catalogue = read_catalogue(open_patiently(repository, keys))
     output.show(list(backup_rows(catalogue, text=output.for_people)), none=f"{repository} has no backups")
     _end_with(_problems_of(catalogue))
 
@@ -206,7 +192,7 @@ def show_backup(
     from klog.backup.catalogue import read_catalogue
     from klog.commands.offline.backing.rows import partition_rows, problem_lines, topic_rows
 
-    opened = _open(repository, keys)
+    opened = open_patiently(repository, keys)
     if backup is None:
         catalogue = read_catalogue(opened)
         problems = _problems_of(catalogue)
@@ -258,7 +244,7 @@ def verify_backups(
     """
     from klog.backup.verify import VerifyOptions, verify
 
-    opened = _open(repository, keys)
+    opened = open_patiently(repository, keys)
     identifiers = opened.ids() if backup is None else [opened.manifest(backup).id]
     if not identifiers:
         raise MissingInputError("has no backups", file=repository)
@@ -322,7 +308,7 @@ def prune_backups(
     before_ms = parse_time("--before", before, datetime.now(UTC))
     rules = Rules(keep_last, keep_daily, keep_weekly, before_ms)
     grace_ms = checked_grace(parse_span("--grace", grace), alone=no_runs)
-    opened = _open(repository, keys)
+    opened = open_patiently(repository, keys)
     plan = plan_prune(opened, rules, now_ms, grace_ms)
     shows = output.for_people and not quiet
     if shows:
@@ -370,5 +356,5 @@ def rekey_backups(
 
     if new_key_file is None:
         raise UsageError("--new-key-file FILE is needed")
-    change_key(open_store(repository, _retries()), keys.key(), key_in(new_key_file))
+    change_key(open_store(repository, retries()), keys.key(), key_in(new_key_file))
     print_note(f"{repository} is now opened by the key in {new_key_file} only; keep a copy of it elsewhere")

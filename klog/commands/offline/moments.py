@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+from klog.commands.offline.backing.opening import open_patiently
 from klog.commands.offline.restore_output import alone, note_damage, note_moment
 from klog.commands.shared.arguments import parse_time
 from klog.commands.shared.key_options import KeyOptions
@@ -111,10 +112,9 @@ def _is_repository(path: str, *, must_know: bool) -> bool:
 def _copied(
     place: str, request: RestoreRequest, keys: KeyOptions, wants: Callable[[TopicPartition], bool]
 ) -> Iterator[str]:
-    from klog.backup.reading import open_backups
     from klog.backup.restoring.copies import copied_logs, plan_copy
 
-    repository = open_backups(place, key=keys.key())
+    repository = open_patiently(place, keys)
     selected, plan = plan_copy(repository, request, wants)
     note_moment(selected)
     note_damage(plan)

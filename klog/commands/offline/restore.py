@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from klog.commands.offline.backing.opening import open_patiently
 from klog.commands.offline.options import DryRun
 from klog.commands.offline.restore_output import (
     Planned,
@@ -190,7 +191,6 @@ def restore(
     klog restore /mnt/backup --at 1h --to /var/lib/kafka --kraft --metadata-version 4.1
     klog restore /mnt/backup --at 1h --topic orders --rename orders=orders-old --bootstrap-server kafka:9092
     """
-    from klog.backup.reading import open_backups
     from klog.backup.restoring.damage import refuse
     from klog.backup.restoring.histories import Detail
     from klog.backup.restoring.request import plan_of, select
@@ -201,7 +201,7 @@ def restore(
     target = None if dry_run or into_cluster else place.target()
     if target is not None:
         require_empty(target.directory)
-    opened = open_backups(repository, key=keys.key())
+    opened = open_patiently(repository, keys)
     if skip_damaged and into_cluster:
         raise UsageError("--skip-damaged is for log directories", cure="restore with --to first")
     said: list[LeftOut] = []
