@@ -66,7 +66,7 @@ class Owner:
         self.partitions.roles_changed([change])
 
     def epoch(self) -> int | ErrorCode:
-        owner = self.partitions.owner_of(0)
+        owner = self.partitions.owner_at(0)
         return owner if isinstance(owner, ErrorCode) else owner.leader_epoch
 
 
@@ -270,7 +270,7 @@ def test_a_partition_that_is_loaded_while_it_is_looked_for_is_found(owner: Owner
         del partitions._loading[0]
 
     partitions._owned = LoadedMeanwhile(finish)
-    assert partitions.owner_of(0) is held
+    assert partitions.owner_at(0) is held
 
 
 class ThenDo:

@@ -214,7 +214,7 @@ class Coordinators:
 
     def _loads(self, coordinator: TransactionCoordinator | GroupCoordinator, key: TopicPartition) -> bool:
         """Whether a partition is being loaded. A stray replica may wait for its followers for good."""
-        owner: object = coordinator._partitions.owner_of(key.partition)
+        owner: object = coordinator.owner_at(key.partition)
         return owner is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and not self._is_stray(key)
 
     def undecided(self) -> str:

@@ -42,7 +42,7 @@ class GroupSettings:
     accepts_consumer_protocol: bool = True
 
 
-class GroupCoordinator:
+class GroupCoordinator(Ownership[GroupPartition]):
     """All groups of this broker. Safe for threads.
 
     `log_of` gives the log of a partition of `__consumer_offsets` that this broker leads, or None. `loader`
@@ -65,11 +65,7 @@ class GroupCoordinator:
         self._numbers: dict[str, int] = {}
         topic = OwnedTopic(CONSUMER_OFFSETS, "groups", self._read, services.when_replicated)
         self.counts = services.counts
-        self._partitions = Ownership(topic, "klog-group-loader", loader=loader)
-        self.load_times = self._partitions.load_times
-        self.owned = self._partitions.owned
-        self.roles_changed = self._partitions.roles_changed
-        self.stop = self._partitions.stop
+        super().__init__(topic, "klog-group-loader", loader=loader)
 
     def partition_for(self, group_id: str) -> int:
         """The partition of `__consumer_offsets` that the group belongs to."""
@@ -83,12 +79,7 @@ class GroupCoordinator:
 
     def owner_of(self, group_id: str) -> GroupPartition | ErrorCode:
         """The partition that holds the group, or why this broker does not coordinate it now."""
-        return self._partitions.owner_of(self.partition_for(group_id))
-
-    @property
-    def is_loading(self) -> bool:
-        """Whether a partition is being loaded."""
-        return self._partitions.is_loading
+        return self.owner_at(self.partition_for(group_id))
 
     def _read(
         self, number: int, epoch: int, still_leads: Callable[[], bool]
@@ -128,6 +119,6 @@ class GroupCoordinator:
         While the partition is being loaded, the marker may be behind what has been read. So it counts
         after the load.
         """
-        self._partitions.when_loaded(
+        self.when_loaded(
             number, lambda partition: partition.complete_transaction(producer_id, committed=committed)
         )

@@ -126,7 +126,7 @@ class Ownership(Generic[P]):
 
     # -- which partitions ------------------------------------------------------------------------------------
 
-    def owner_of(self, number: int) -> P | ErrorCode:
+    def owner_at(self, number: int) -> P | ErrorCode:
         """The partition, or why this broker does not own it now."""
         owned = self._owned.get(number)
         if owned is not None:

@@ -40,7 +40,7 @@ class TransactionSettings:
     max_batch_bytes: int  # message.max.bytes
 
 
-class TransactionCoordinator:
+class TransactionCoordinator(Ownership[TransactionPartition]):
     """All transactional ids of this broker. Safe for threads.
 
     `log_of` gives the log of a partition of `__transaction_state` that this broker leads, or None. `loader`
@@ -62,11 +62,7 @@ class TransactionCoordinator:
         topic = OwnedTopic(
             TRANSACTION_STATE, "transactional ids", self._read, services.when_replicated, reloads=True
         )
-        self._partitions = Ownership(topic, "klog-transaction-loader", loader=loader)
-        self.load_times = self._partitions.load_times
-        self.owned = self._partitions.owned
-        self.roles_changed = self._partitions.roles_changed
-        self.stop = self._partitions.stop
+        super().__init__(topic, "klog-transaction-loader", loader=loader)
 
     def partition_for(self, transactional_id: str) -> int:
         """The partition of `__transaction_state` that the id belongs to."""
@@ -74,12 +70,7 @@ class TransactionCoordinator:
 
     def owner_of(self, transactional_id: str) -> TransactionPartition | ErrorCode:
         """The partition that holds the id, or why this broker does not coordinate it now."""
-        return self._partitions.owner_of(self.partition_for(transactional_id))
-
-    @property
-    def is_loading(self) -> bool:
-        """Whether a partition is being loaded."""
-        return self._partitions.is_loading
+        return self.owner_at(self.partition_for(transactional_id))
 
     def _read(
         self, number: int, epoch: int, still_leads: Callable[[], bool]

@@ -521,7 +521,7 @@ def test_an_append_in_an_older_epoch_is_refused(broker) -> None:
 
 def test_requests_are_answered_while_the_groups_are_loaded(tmp_path) -> None:
     broker = GroupBroker(tmp_path, lead=False)
-    broker.coordinator._partitions._loading[broker.coordinator.partition_for(GROUP)] = 0
+    broker.coordinator._loading[broker.coordinator.partition_for(GROUP)] = 0
     loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
     class Member:

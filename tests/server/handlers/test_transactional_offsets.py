@@ -238,7 +238,7 @@ def test_long_metadata_is_refused(broker) -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_group_that_is_loaded_is_waited_for(tmp_path, version: int) -> None:
     broker = GroupBroker(tmp_path, lead=False)
-    broker.coordinator._partitions._loading[broker.coordinator.partition_for(GROUP)] = 0
+    broker.coordinator._loading[broker.coordinator.partition_for(GROUP)] = 0
     loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if version >= 2 else ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert errors_of(commit(broker, version)) == {HERE: loading}
 
