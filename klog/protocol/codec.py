@@ -23,6 +23,7 @@ from klog.formats.function_source import FunctionSource
 from klog.formats.varints import ONE_BYTE
 from klog.protocol.error_codes import error_code
 from klog.protocol.errors import MalformedMessageError
+from klog.protocol.file_slice import BodyParts, parts_of
 from klog.protocol.primitives import (
     Buffer,
     read_bytes,
@@ -254,7 +255,7 @@ def _read_value(source: FunctionSource, field: Field, flexible: bool, at: str) -
     if field.kafka_type == "string":
         read = "read_string" if field.nullable else "read_name"
         _read_sized(source, value, at, flexible, "h", 'str({}, "utf-8", "replace")', read)
-    elif field.kafka_type == "view":
+    elif field.kafka_type in ("view", "parts"):
         _read_sized(source, value, at, flexible, "i", "{}", "read_bytes")
     else:
         nullable = field.nullable or field.kafka_type == "records"
@@ -328,10 +329,17 @@ def _append_blob(parts: list[bytes], value: bytes | None, compact: bool, nullabl
         parts.append(value)
 
 
+def _append_parts(parts: list[Any], value: BodyParts, compact: bool) -> None:
+    several, size = parts_of(value)
+    parts.append(write_bytes_size(size, compact))
+    parts.extend(several)
+
+
 def writer(shape: Shape) -> Callable[[Any], list[Any]]:
     """Makes the parts of a message; views are parts as they are. Raises REFUSALS."""
     source = FunctionSource(
         append_blob=_append_blob,
+        append_parts=_append_parts,
         nullable_string=write_string,
         one_byte=ONE_BYTE,
         pack=struct.pack,
@@ -417,6 +425,8 @@ def _write_value(source: FunctionSource, field: Field, flexible: bool, value: st
     elif field.kafka_type == "string":
         write = "nullable_string" if field.nullable else "string"
         source.add(f"{parts}.append({write}({value}, {flexible}))")
+    elif field.kafka_type == "parts":
+        source.add(f"append_parts({parts}, {value}, {flexible})")
     else:
         nullable = field.nullable or field.kafka_type in ("records", "view")
         source.add(f"append_blob({parts}, {value}, {flexible}, {nullable})")

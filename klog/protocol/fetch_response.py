@@ -1,7 +1,7 @@
 """Reads and writes Fetch responses, versions 0 to 17: buffers with file slices between them, not copied.
 
 Rules: FetchResponse of Kafka's message schemas; the KIPs that fetch_request names, and KIP-951 (endpoints
-of new leaders, version 16). Writing is by hand, because brokers do it most: records stay files.
+of new leaders, version 16).
 """
 
 from __future__ import annotations
@@ -12,26 +12,14 @@ from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from klog.formats.epochs import EpochEnd
-from klog.protocol.errors import UnencodableMessageError
-from klog.protocol.fetch_request import FLEXIBLE_FROM, TOPIC, TOPIC_IDS_FROM
-from klog.protocol.file_slice import BodyPart, FileSlice, LazyBytes
-from klog.protocol.leader_hints import LEADER, NO_HINT, NODE, LeaderHint, NodeEndpoint, leader_tag, nodes_tag
+from klog.protocol.fetch_request import FLEXIBLE_FROM, TOPIC
+from klog.protocol.file_slice import BodyPart, BodyParts, parts_of
+from klog.protocol.leader_hints import LEADER, NO_HINT, NODE, LeaderHint, NodeEndpoint
 from klog.protocol.message_tables import Message, Part, Struct
-from klog.protocol.primitives import INT32, Buffer, write_bytes_size, write_string, write_tags
+from klog.protocol.primitives import INT32, Buffer, write_bytes_size
 
-_DIVERGING_TAG: Final = 0
-_LEADER_TAG: Final = 1
-_NODES_TAG: Final = 0
-_HEAD_V7: Final = struct.Struct(">ihi")  # throttle time, error, session id
-_PARTITION_V1: Final = struct.Struct(">ihq")  # index, error, high watermark
-_PARTITION_V4: Final = struct.Struct(">ihqq")  # index, error, high watermark, last stable offset
-_PARTITION_V5: Final = struct.Struct(">ihqqq")  # and log start offset
-_PARTITION_V0: Final = struct.Struct(">ih")  # index, error
-_ABORTED: Final = struct.Struct(">qq")
-_EPOCH_END: Final = struct.Struct(">iq")
 _EPOCH: Final = Struct(EpochEnd, (Part("epoch", "int32"), Part("end_offset", "int64")))
 
-Records: TypeAlias = BodyPart | Sequence[BodyPart] | None
 AbortedTransactions: TypeAlias = Sequence[tuple[int, int]] | None
 
 
@@ -53,7 +41,7 @@ class PartitionFetched(NamedTuple):
     log_start_offset: int = -1
     aborted_transactions: AbortedTransactions = None
     preferred_read_replica: int = -1
-    records: Records = None
+    records: BodyParts = None
     diverging_epoch: EpochEnd = NOT_DIVERGING
     current_leader: LeaderHint = NO_HINT
 
@@ -78,91 +66,22 @@ class FetchResponse(NamedTuple):
 
 def encode_fetch_response(version: int, response: FetchResponse) -> list[BodyPart]:
     """The body as buffers and file slices, in order. Raises UnencodableMessageError."""
-    try:
-        return _encode(version, response)
-    except (struct.error, AttributeError) as error:
-        raise UnencodableMessageError(
-            f"a Fetch response that does not fit its wire types: {error}"
-        ) from error
-
-
-def _encode(version: int, response: FetchResponse) -> list[BodyPart]:
-    flexible = version >= FLEXIBLE_FROM
     parts: list[BodyPart] = []
-    pending = [_head(version, response), write_bytes_size(len(response.topics), flexible)]
-    for topic in response.topics:
-        pending += (_topic(version, flexible, topic), write_bytes_size(len(topic.partitions), flexible))
-        for partition in topic.partitions:
-            records, size = _records(partition.records)
-            pending.append(_partition_head(version, flexible, partition))
-            pending.append(write_bytes_size(size, flexible))
-            if size:
-                parts.append(b"".join(pending))
-                pending.clear()
-                parts += records
-            if flexible:
-                pending.append(_partition_tags(partition))
-        if flexible:
-            pending.append(b"\0")
-    if flexible:
-        pending.append(nodes_tag(_NODES_TAG, response.node_endpoints if version >= 16 else ()))
-    if tail := b"".join(pending):
-        parts.append(tail)
+    pending: list[bytes] = []
+    for part in _MESSAGE.write(version, response):
+        if type(part) is bytes:
+            pending.append(part)
+        else:
+            parts += (b"".join(pending), part)
+            pending.clear()
+    if pending:
+        parts.append(b"".join(pending))
     return parts
 
 
-def _head(version: int, response: FetchResponse) -> bytes:
-    if version >= 7:
-        return _HEAD_V7.pack(response.throttle_time_ms, response.error_code, response.session_id)
-    return INT32.pack(response.throttle_time_ms) if version else b""
-
-
-def _topic(version: int, flexible: bool, topic: TopicFetched) -> bytes:
-    if version < TOPIC_IDS_FROM:
-        return write_string(topic.name or "", flexible)
-    return bytes(16) if topic.topic_id is None else topic.topic_id.bytes
-
-
-def size_of_records(records: Records) -> int:
+def size_of_records(records: BodyParts) -> int:
     """The size in bytes; 0 for null."""
-    return _records(records)[1] or 0
-
-
-def _records(records: Records) -> tuple[Sequence[BodyPart], int | None]:
-    if records is None:
-        return (), None
-    if isinstance(records, FileSlice):
-        return (records,), records.size_bytes
-    if isinstance(records, bytes | bytearray | memoryview | LazyBytes):
-        return (records,), len(records)
-    return records, sum(part.size_bytes if isinstance(part, FileSlice) else len(part) for part in records)
-
-
-def _partition_head(version: int, flexible: bool, partition: PartitionFetched) -> bytes:
-    if version < 4:
-        return _PARTITION_V1.pack(*partition[:3])
-    head = _PARTITION_V5.pack(*partition[:5]) if version >= 5 else _PARTITION_V4.pack(*partition[:4])
-    return head + _after_offsets(version, flexible, partition)
-
-
-def _after_offsets(version: int, flexible: bool, partition: PartitionFetched) -> bytes:
-    aborted = partition.aborted_transactions
-    after = write_bytes_size(None if aborted is None else len(aborted), flexible)
-    if aborted:
-        end = b"\0" if flexible else b""
-        after += b"".join(_ABORTED.pack(*transaction) + end for transaction in aborted)
-    return after + INT32.pack(partition.preferred_read_replica) if version >= 11 else after
-
-
-def _partition_tags(partition: PartitionFetched) -> bytes:
-    if partition.diverging_epoch == NOT_DIVERGING and partition.current_leader == NO_HINT:
-        return b"\0"
-    tags = []
-    if partition.diverging_epoch != NOT_DIVERGING:
-        tags.append((_DIVERGING_TAG, _EPOCH_END.pack(*partition.diverging_epoch) + b"\0"))
-    if partition.current_leader != NO_HINT:
-        tags.append((_LEADER_TAG, leader_tag(partition.current_leader)))
-    return write_tags(tags)
+    return parts_of(records)[1] or 0
 
 
 class AnswerTemplate(NamedTuple):
@@ -219,22 +138,26 @@ def answer_template(
     `committed` is the isolation level; the answer has no aborted transactions. Raises struct.error.
     """
     flexible = version >= FLEXIBLE_FROM
+    fetched = PartitionFetched(partition, 0, 0, 0, 0, () if committed else None, records=b"")
+    whole = b"".join(_MESSAGE.write(version, FetchResponse([TopicFetched(name, topic_id, [fetched])])))
     end = b"\0" if flexible else b""
-    one = write_bytes_size(1, flexible)
-    fetched = PartitionFetched(partition, 0, -1, aborted_transactions=() if committed else None)
-    # Throttle time, and from version 7 on an error.
-    before_session = end + bytes(6 if version >= 7 else 4)
-    topic = _topic(version, flexible, TopicFetched(name, topic_id, []))
-    before_offsets = one + topic + one + _PARTITION_V0.pack(*fetched[:2])
-    before_size = _after_offsets(version, flexible, fetched)
+    # Tagged fields, of which there are none: of the partition, of the topic, of the response.
+    after = 3 * end
+    count_bytes = len(write_bytes_size(0, flexible))
+    size_at = len(whole) - len(after) - count_bytes
+    offsets_end = size_at - count_bytes - (INT32.size if version >= 11 else 0)
+    offsets = "qqq" if version >= 5 else "qq"
+    offsets_at = offsets_end - struct.calcsize(f">{offsets}")
+    # Throttle time, and from version 7 on an error and the session.
+    session_at, session_end = (6, 10) if version >= 7 else (4, 4)
+    before_session, before_offsets = end + whole[:session_at], whole[session_end:offsets_at]
+    before_size = whole[offsets_end:size_at]
     if version >= 7:
         start = f"{len(before_session)}si{len(before_offsets)}s"
     else:
         start = f"{len(before_session + before_offsets)}s"
-    offsets = "qqq" if version >= 5 else "qq"
     layout = struct.Struct(f">ii{start}{offsets}{len(before_size)}s")
-    # No tagged fields: of the partition, of the topic, of the response.
-    return AnswerTemplate(version, layout, before_session, before_offsets, before_size, 3 * end)
+    return AnswerTemplate(version, layout, before_session, before_offsets, before_size, after)
 
 
 _ABORTED_TRANSACTION: Final = Struct(tuple, (Part("producer_id", "int64"), Part("first_offset", "int64")))
@@ -248,9 +171,9 @@ _PARTITION: Final = Struct(
         Part("log_start_offset", "int64", since=5, default=-1),
         Part("aborted_transactions", _ABORTED_TRANSACTION, since=4, array=list, nullable=True),
         Part("preferred_read_replica", "int32", since=11, default=-1),
-        Part("records", "view"),
-        Part("diverging_epoch", _EPOCH, since=12, tag=_DIVERGING_TAG, default=NOT_DIVERGING),
-        Part("current_leader", LEADER, since=12, tag=_LEADER_TAG, default=NO_HINT),
+        Part("records", "parts"),
+        Part("diverging_epoch", _EPOCH, since=12, tag=0, default=NOT_DIVERGING),
+        Part("current_leader", LEADER, since=12, tag=1, default=NO_HINT),
     ),
 )
 _MESSAGE: Final = Message(
@@ -267,7 +190,7 @@ _MESSAGE: Final = Message(
                 Struct(TopicFetched, (*TOPIC, Part("partitions", _PARTITION, array=list))),
                 array=list,
             ),
-            Part("node_endpoints", NODE, since=FLEXIBLE_FROM, array=tuple, tag=_NODES_TAG, default=()),
+            Part("node_endpoints", NODE, since=16, array=tuple, tag=0, default=()),
         ),
     ),
     copies=False,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
 from klog.formats.errors import StorageError
@@ -55,3 +55,18 @@ class LazyBytes:
 
 # What a response body is made of, in order.
 BodyPart: TypeAlias = bytes | bytearray | memoryview | FileSlice | LazyBytes
+BodyParts: TypeAlias = BodyPart | Sequence[BodyPart] | None
+
+
+def parts_of(value: BodyParts) -> tuple[Sequence[BodyPart], int | None]:
+    """The parts of a body or of a field, if they are not empty, and their size in bytes; None for null."""
+    if value is None:
+        return (), None
+    if isinstance(value, FileSlice):
+        size = value.size_bytes
+    elif isinstance(value, bytes | bytearray | memoryview | LazyBytes):
+        size = len(value)
+        value = memoryview(value) if isinstance(value, bytes) else value
+    else:
+        return value, sum(part.size_bytes if isinstance(part, FileSlice) else len(part) for part in value)
+    return ((value,) if size else ()), size

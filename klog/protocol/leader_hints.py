@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import struct
 from typing import Final, NamedTuple
 
 from klog.protocol.message_tables import Part, Struct
-from klog.protocol.primitives import write_bytes_size, write_string, write_tags
-
-_LEADER: Final = struct.Struct(">ii")
-_INT32: Final = struct.Struct(">i")
 
 
 class LeaderHint(NamedTuple):
@@ -29,27 +24,6 @@ class NodeEndpoint(NamedTuple):
 
 
 NO_HINT: Final = LeaderHint()
-
-
-def leader_tag(leader: LeaderHint) -> bytes:
-    """The value of a tagged field that holds a leader."""
-    return _LEADER.pack(*leader) + b"\0"
-
-
-def nodes_tag(tag: int, nodes: tuple[NodeEndpoint, ...]) -> bytes:
-    """A response's closing section of tagged fields with the nodes in it (empty without nodes)."""
-    if not nodes:
-        return b"\0"
-    parts = [write_bytes_size(len(nodes), True)]
-    for node in nodes:
-        parts += (
-            _INT32.pack(node.node_id),
-            write_string(node.host, True),
-            _INT32.pack(node.port),
-            write_string(node.rack, True),
-            b"\0",
-        )
-    return write_tags([(tag, b"".join(parts))])
 
 
 LEADER: Final = Struct(LeaderHint, (Part("leader_id", "int32"), Part("leader_epoch", "int32")))
