@@ -50,7 +50,6 @@ COMPILED_MODULES = (
     "protocol/fetch_response.py",
     "protocol/messages.py",
     "protocol/primitives.py",
-    "protocol/produce_request.py",
     "protocol/usual_fetch.py",
     "replication/fetching/fetcher.py",
     "replication/fetching/session.py",
