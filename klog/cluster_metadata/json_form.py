@@ -270,11 +270,6 @@ def decode(data: bytes) -> Cluster:
     return cluster
 
 
-def is_json_form(data: bytes) -> bool:
-    """Whether a file begins like one of this form."""
-    return f'"format": "{FORMAT}"'.encode() in data[:200]
-
-
 def _write(value: Value, add: Callable[[str], object], indent: str = "", *, is_item: bool = False) -> None:
     """Adds the text of a value: one line for each member, and for each item of a list without objects."""
     inner = f"{indent} "

@@ -81,13 +81,11 @@ class Execution:
         *,
         log_dir_timeout_ms: int,
         on_progress: Callable[[Progress], None] = lambda _: None,
-        poll_s: float = _POLL_S,
     ) -> None:
         self._cluster = cluster
         self._limits = limits
         self._log_dir_timeout_ms = log_dir_timeout_ms
         self._on_progress = on_progress
-        self._poll_s = poll_s
         self.throttles = Throttles(cluster)
 
     def limit(self, moves: Sequence[Move]) -> dict[int, dict[str, int]]:
@@ -160,7 +158,7 @@ class Execution:
             self._on_progress(progress)
             if progress.is_done:
                 return
-            self._cluster.clock.sleep_s(self._poll_s)
+            self._cluster.clock.sleep_s(_POLL_S)
 
     def not_reached(self, moves: Sequence[Move]) -> list[TopicPartition]:
         """The partitions that are not where they are to be, though they do not move: others cancelled that.

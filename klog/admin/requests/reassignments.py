@@ -6,7 +6,7 @@ requests are sent again after a lost connection, and to the next controller if t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from klog.client.cluster import Cluster
@@ -34,14 +34,9 @@ class RunningReassignment(NamedTuple):
         return tuple(broker for broker in self.replicas if broker not in self.removing)
 
 
-def list_reassignments(
-    cluster: Cluster, partitions: Collection[TopicPartition] | None = None
-) -> list[RunningReassignment]:
-    """The reassignments that run, of these partitions or of all, sorted. Raises ClientError, ChannelError."""
-    topics = None
-    if partitions is not None:
-        topics = by_topic(sorted(set(partitions)), parts="partition_indexes")
-    answer = _asked(cluster, ApiKey.LIST_PARTITION_REASSIGNMENTS, topics)
+def list_reassignments(cluster: Cluster) -> list[RunningReassignment]:
+    """The reassignments that run, sorted. Raises ClientError, ChannelError."""
+    answer = _asked(cluster, ApiKey.LIST_PARTITION_REASSIGNMENTS, None)
     return sorted(
         RunningReassignment(
             partition,

@@ -62,7 +62,6 @@ class _Cleaning:
         started = time.monotonic()
         task, stats = self._task, self._stats
         _MapBuilder(task, self._offsets, stats, self._on_bytes).build()
-        stats.map_seconds = time.monotonic() - started
         stats.map_utilization = self._offsets.size / self._offsets.slots
         # A batch with a wrong offset may seem to lie above the segments that are cleaned.
         mapped_end = min(self._offsets.latest_offset + 1, task.first_uncleanable_offset)
@@ -176,7 +175,6 @@ class _MapBuilder:
                 buffer_bytes=task.settings.buffer_bytes,
             ):
                 self._on_bytes(table.consumed_bytes)
-                self._stats.map_bytes_read += table.consumed_bytes
                 if not self._add_batches(data, table):
                     return False
         return True
@@ -201,7 +199,6 @@ class _MapBuilder:
     def _follow(self, data: memoryview, table: BatchTable, row: int) -> bool:
         """Follow a transactional or control batch; True if it holds no data that counts."""
         producer_id, last_offset = table.producer_id[row], table.last_offset[row]
-        self._stats.map_records_read += max(table.count[row], 0)
         if table.attributes[row] & CONTROL_BIT:
             payload = decode_one(data, table, row, self._records)
             self._transactions.marker(producer_id, last_offset, control_type(payload, self._records))
@@ -218,7 +215,6 @@ class _MapBuilder:
             decode_plain(data, table, first, last, records)
         count = len(records)
         done = self._offsets.put(payload, records, 0, count, self._task.first_dirty_offset)
-        self._stats.map_records_read += done
         if done == count:
             return True
         # The map is full: all records of the batches before this one are covered.

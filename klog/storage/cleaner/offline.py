@@ -72,7 +72,6 @@ class OfflineDirectory:
         *,
         now_ms: int,
         settings: CleanerSettings | None = None,
-        changes: DirectoryChanges | None = None,
         in_use: bool = False,
     ) -> None:
         self.path = path
@@ -80,7 +79,7 @@ class OfflineDirectory:
         self._now_ms = now_ms
         self._settings = settings or CleanerSettings()
         self._in_use = in_use
-        self._changes = changes or DirectoryChanges()
+        self._changes = DirectoryChanges()
         self._cleaned = CleanerCheckpointFile(path)
         self._starts = offsets_if_any(os.path.join(path, FileKind.LOG_START_CHECKPOINT)) or {}
         self._watermarks = offsets_if_any(os.path.join(path, FileKind.REPLICATION_CHECKPOINT))

@@ -132,15 +132,12 @@ class CleanedGroup(NamedTuple):
 class CleanStats:
     """What a cleaning read and wrote. `map_utilization` is the filled part of the offset map, from 0 to 1."""
 
-    map_bytes_read: int = 0
-    map_records_read: int = 0
     bytes_read: int = 0
     bytes_written: int = 0
     records_read: int = 0
     records_written: int = 0
     invalid_records: int = 0
     map_utilization: float = 0.0
-    map_seconds: float = 0.0
     seconds: float = 0.0
 
 

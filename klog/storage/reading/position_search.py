@@ -42,7 +42,7 @@ class PositionSearch:
     """Searches one open segment; close it to close the indexes. The file stays at an arbitrary position.
 
     The indexes are opened when they are first needed; None means that the segment has none. A batch of more
-    than `largest_bytes` counts as invalid.
+    than `MAX_BATCH_BYTES` counts as invalid.
     """
 
     def __init__(
@@ -53,13 +53,11 @@ class PositionSearch:
         *,
         offset_index: OpenIndex | None,
         time_index: OpenIndex | None,
-        largest_bytes: int = MAX_BATCH_BYTES,
     ) -> None:
         self.start = BatchPosition(0, base_offset)
         self._file = file
         self._base_offset = base_offset
         self._size_bytes = size_bytes
-        self._largest_bytes = largest_bytes
         self._open_offset_index = offset_index
         self._open_time_index = time_index
         self._opened = ExitStack()
@@ -101,13 +99,11 @@ class PositionSearch:
         """
         if not 0 <= position_bytes < self._size_bytes or highest_relative_offset < 0:
             return None
-        batch = valid_batch(self._file, position_bytes, self._largest_bytes)
+        batch = valid_batch(self._file, position_bytes, MAX_BATCH_BYTES)
         if batch is None:
             return None
         if batch.base_offset[0] == OFFSET_UNKNOWN:
-            fill_base_offset(
-                read_at(self._file, position_bytes, batch.size[0]), batch, 0, self._largest_bytes
-            )
+            fill_base_offset(read_at(self._file, position_bytes, batch.size[0]), batch, 0, MAX_BATCH_BYTES)
         offset = batch.base_offset[0]
         if offset == OFFSET_UNKNOWN or not 0 <= offset - self._base_offset <= highest_relative_offset:
             return None

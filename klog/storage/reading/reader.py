@@ -17,7 +17,7 @@ from klog.formats.constants import CODEC_MASK
 from klog.formats.errors import CorruptRecordError, KlogError, UnsupportedFormatError
 from klog.kernel import kernel
 from klog.kernel.columns import OFFSET_UNKNOWN, BatchTable, RecordTable
-from klog.storage.files.chunks import CHUNK_BYTES, chunks
+from klog.storage.files.chunks import chunks
 from klog.storage.reading.position_search import start_position
 from klog.storage.reading.select import Bounds, compact
 from klog.storage.reading.tail import NEWEST_MAGIC, RECOVER_CUTS, tail_problem
@@ -50,7 +50,6 @@ class SegmentReader:
         verify: bool = True,
         on_problem: OnProblem = raise_problem,
         max_decompressed_bytes: int = DEFAULT_LIMIT_BYTES,
-        chunk_bytes: int = CHUNK_BYTES,
     ) -> None:
         self.path = path
         self.batches = BatchTable()
@@ -61,7 +60,6 @@ class SegmentReader:
         self._verify = verify
         self._on_problem = on_problem
         self._max_decompressed_bytes = max_decompressed_bytes
-        self._chunk_bytes = chunk_bytes
         self._next_offset = -1 if base_offset is None else base_offset
 
     def chunks(self) -> Iterator[memoryview]:
@@ -75,7 +73,7 @@ class SegmentReader:
             start = start_position(self._file, self.path, self._base_offset, self._bounds)
             if start:
                 self._next_offset = -1
-            for data in chunks(self._file, table, start_bytes=start, chunk_bytes=self._chunk_bytes):
+            for data in chunks(self._file, table, start_bytes=start):
                 self._check(data)
                 ends = self._bounds.ends_before(table)
                 yield data
