@@ -139,7 +139,7 @@ class OpenedObject(SeekableStream):
     """
 
     def __init__(self, file: BinaryIO, name: str, path: str, keys: Keys) -> None:
-        super().__init__()
+        super().__init__(file)
         self._file = file
         self._path = path
         end = file.seek(0, io.SEEK_END)
@@ -158,12 +158,6 @@ class OpenedObject(SeekableStream):
         self._plain: Bytes = b""
         self._plain_start = 0
 
-    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        """Go to a position in the plain bytes, without reading."""
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self.size_bytes}[whence]
-        self._position = max(0, start + offset)
-        return self._position
-
     def readinto(self, buffer: Any, /) -> int:  # noqa: ANN401 (io's own signature)
         """Fill some of `buffer`; 0 at the end."""
         view = memoryview(buffer).cast("B")
@@ -176,12 +170,6 @@ class OpenedObject(SeekableStream):
         view[:got] = memoryview(self._plain)[start : start + got]
         self._position += got
         return got
-
-    def close(self) -> None:
-        """Close the file."""
-        if not self.closed:
-            self._file.close()
-        super().close()
 
     def _read_chunks(self, first: int, wanted_bytes: int) -> None:
         """Decrypt the chunks from a number on that hold so many bytes from the position on, within limits."""

@@ -85,25 +85,15 @@ class SeekableZstd(SeekableStream):
     """The plain bytes of a file in zstd's seekable format. Closes `file`. Raises `StorageError`."""
 
     def __init__(self, file: BinaryIO, name: str) -> None:
-        super().__init__()
+        super().__init__(file)
         self._file = file
         self._name = name
         packed, plain = self._seek_table()
         self._packed_starts = [0, *accumulate(packed)]
         self._plain_starts = [0, *accumulate(plain)]
+        self.size_bytes = self._plain_starts[-1]
         self._frame = -1
         self._plain: Bytes = b""
-
-    @property
-    def size_bytes(self) -> int:
-        """The number of plain bytes."""
-        return self._plain_starts[-1]
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        """Go to a position in the plain bytes, without reading."""
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self.size_bytes}[whence]
-        self._position = max(0, start + offset)
-        return self._position
 
     def readinto(self, buffer: Any, /) -> int:  # noqa: ANN401 (io's own signature)
         """Fill some of `buffer`, at most from one frame; 0 at the end."""
@@ -118,12 +108,6 @@ class SeekableZstd(SeekableStream):
         view[:got] = memoryview(self._plain)[start : start + got]
         self._position += got
         return got
-
-    def close(self) -> None:
-        """Close the file."""
-        if not self.closed:
-            self._file.close()
-        super().close()
 
     def _read_frame(self, frame: int) -> bytes:
         import zstandard

@@ -85,9 +85,9 @@ class RetryingFile(SeekableStream):
     succeeds."""
 
     def __init__(self, opening: Callable[[], BinaryIO], call: Callable[[Callable[[], Any]], Any]) -> None:
-        super().__init__()
         self._call = call
         self._file: BinaryIO = call(opening)
+        super().__init__(self._file)
 
     def seek(self, offset: int, whence: int = 0, /) -> int:
         """Go to a position."""
@@ -105,9 +105,3 @@ class RetryingFile(SeekableStream):
         self._file.seek(self._position)
         got: int = self._file.readinto(buffer)  # type: ignore[attr-defined]
         return got
-
-    def close(self) -> None:
-        """Close the file."""
-        if not self.closed:
-            self._file.close()
-        super().close()

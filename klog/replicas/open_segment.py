@@ -241,7 +241,7 @@ class ReadableCopy(SeekableStream):
     """The plain bytes of `copy` up to its damage; `damage` is None until that was reached."""
 
     def __init__(self, copy: GzippedFile) -> None:
-        super().__init__()
+        super().__init__(copy)
         self._copy = copy
         self.damage: StorageError | None = None
 
@@ -266,8 +266,3 @@ class ReadableCopy(SeekableStream):
     def tell(self) -> int:
         """The position in the plain bytes."""
         return self._copy.tell()
-
-    def close(self) -> None:
-        """Close the copy."""
-        self._copy.close()
-        super().close()

@@ -34,11 +34,11 @@ class RemoteFile(SeekableStream):
     """A seekable file of an object store. The read-ahead of sequential reads doubles, up to 8 MiB."""
 
     def __init__(self, uri: str) -> None:
-        super().__init__()
-        self.name = uri
         system, place = resolve(uri)
         self._file: pa.NativeFile = guarded(uri, "cannot be opened", lambda: system.open_input_file(place))
-        self.size_bytes: int = guarded(uri, "cannot be opened", self._file.size)
+        super().__init__(self._file)
+        self.name = uri
+        self.size_bytes = guarded(uri, "cannot be opened", self._file.size)
         self._held = b""
         self._held_from = 0
         self._ahead_bytes = FIRST_READ_BYTES
@@ -77,9 +77,7 @@ class RemoteFile(SeekableStream):
 
     def close(self) -> None:
         """Close the file."""
-        if not self.closed:
-            self._held = b""
-            self._file.close()
+        self._held = b""
         super().close()
 
     def _fetch(self, wanted_bytes: int) -> None:

@@ -50,7 +50,7 @@ class GzippedFile(SeekableStream):
     """
 
     def __init__(self, raw: BinaryIO, name: str) -> None:
-        super().__init__()
+        super().__init__(raw)
         self.name = name
         self._raw = raw
         self._restart()
@@ -96,12 +96,6 @@ class GzippedFile(SeekableStream):
         while self._position < target and (self._position < self._kept_to or self._advance()):
             self._position = min(target, self._kept_to)
         return self._position
-
-    def close(self) -> None:
-        """Close this and the file below."""
-        if not self.closed:
-            self._raw.close()
-        super().close()
 
     def _advance(self) -> bool:
         """Decompress until there are more plain bytes; False at the end."""

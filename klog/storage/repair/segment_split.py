@@ -36,27 +36,17 @@ class _Section(SeekableStream):
     """A part of a file, read as a file."""
 
     def __init__(self, file: BinaryIO, start_bytes: int, end_bytes: int) -> None:
-        super().__init__()
+        super().__init__(file)
         self._file = file
         self._start = start_bytes
-        self._size = end_bytes - start_bytes
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        self._position = (
-            offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
-        )
-        return self._position
+        self.size_bytes = end_bytes - start_bytes
 
     def readinto(self, buffer: Any, /) -> int:  # noqa: ANN401 (io's own signature)
-        wanted = max(0, min(len(buffer), self._size - self._position))
+        wanted = max(0, min(len(buffer), self.size_bytes - self._position))
         self._file.seek(self._start + self._position)
         got: int = self._file.readinto(memoryview(buffer)[:wanted])  # type: ignore[attr-defined]
         self._position += got
         return got
-
-    def close(self) -> None:
-        self._file.close()
-        super().close()
 
 
 def open_part(part: Part) -> BinaryIO:
