@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
@@ -13,28 +14,30 @@ _LEAST_BYTES: Final = 256 << 10
 
 
 class BackgroundHash:
-    """The SHA-256 of what `begin` gets, in its order. A buffer must not change until `wait`."""
+    """The SHA-256 of what `begin` gets, in its order. A buffer must not change until it was waited for."""
 
     def __init__(self) -> None:
         self._hash = hashlib.sha256()
         self._pool: ThreadPoolExecutor | None = None
-        self._begun: Future[None] | None = None
+        self._begun: deque[Future[None]] = deque()
 
     def begin(self, data: Bytes) -> None:
         """Take some bytes, in another thread if they are many."""
-        self.wait()
         if len(data) < _LEAST_BYTES:
+            self.wait()
             self._hash.update(data)
             return
         if self._pool is None:
             self._pool = ThreadPoolExecutor(1, thread_name_prefix="klog-hash")
-        self._begun = self._pool.submit(self._hash.update, data)
+        self._begun.append(self._pool.submit(self._hash.update, data))
 
     def wait(self) -> None:
         """Until everything so far is taken."""
-        if self._begun is not None:
-            self._begun.result()
-            self._begun = None
+        self._wait_for_all_but(0)
+
+    def wait_for_earlier(self) -> None:
+        """Until all but the last bytes are taken. The thread goes on with these meanwhile."""
+        self._wait_for_all_but(1)
 
     def hexdigest(self) -> str:
         """The hash of everything so far."""
@@ -45,3 +48,7 @@ class BackgroundHash:
         """End the thread."""
         if self._pool is not None:
             self._pool.shutdown()
+
+    def _wait_for_all_but(self, left: int) -> None:
+        while len(self._begun) > left:
+            self._begun.popleft().result()

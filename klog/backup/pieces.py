@@ -165,6 +165,7 @@ class _Piece:
         self.size_bytes += len(data)
         self._hash.begin(data)
         self._packer.add(data)
+        self._hash.wait_for_earlier()
 
     def discard(self) -> None:
         """Remove what was not committed."""

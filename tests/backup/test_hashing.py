@@ -25,3 +25,13 @@ def test_a_buffer_may_change_after_it_was_waited_for() -> None:
         digest.wait()
         buffer[:] = b"x" * len(buffer)
         assert digest.hexdigest() == hashlib.sha256(bytes(1 << 20)).hexdigest()
+
+
+def test_all_but_the_last_bytes_may_change_after_they_were_waited_for() -> None:
+    first, second = bytearray(b"1" * (1 << 20)), bytes(1 << 20)
+    with closing(BackgroundHash()) as digest:
+        digest.begin(first)
+        digest.begin(second)
+        digest.wait_for_earlier()
+        first[:] = b"x" * len(first)
+        assert digest.hexdigest() == hashlib.sha256(b"1" * (1 << 20) + second).hexdigest()

@@ -79,7 +79,7 @@ def _read_part(
         for data in chunks(file, table, keeps_previous=True):
             whole = data[: table.consumed_bytes]
             if checked:
-                digest.begin(whole)  # waits for the bytes before, whose buffer is used next
+                digest.begin(whole)
             read_bytes += len(whole)
             first, last = _range(table, part.first_offset, end_offset)
             if last > first and not ended:
@@ -87,6 +87,7 @@ def _read_part(
             ended = ended or last < len(table)
             if ended and not checked:
                 return True
+            digest.wait_for_earlier()  # their buffer is used next
         is_same = not checked or digest.hexdigest() == part.piece.sha256
     if read_bytes != size_bytes or not is_same:
         raise _damaged(part.piece, "is damaged: its batches do not have the checksum of the backup")
