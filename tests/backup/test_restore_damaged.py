@@ -139,8 +139,3 @@ def test_a_whole_repository_comes_back_as_without_the_switch(
 ) -> None:
     assert klog("restore", three.place, "--to", tmp_path / "new", "--skip-damaged", "-q").code == 0
     assert log_files(tmp_path / "new" / "orders-0") == log_files(logs / "orders-0")
-
-
-def test_a_running_cluster_is_no_target_for_it(klog: Run, three: Backups) -> None:
-    done = klog("restore", three.place, "--bootstrap-server", "127.0.0.1:1", "--skip-damaged", "--dry-run")
-    assert (done.code, "--skip-damaged is for log directories" in done.err) == (2, True)

@@ -11,12 +11,25 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ConfigResource,
+    ResourcePatternType,
+    ResourceType,
+)
 
 import klog.testing
 from klog.backup.producing import run as producing
 from klog.backup.producing import writing
+from klog.client.admin import Resource
+from klog.client.admin import ResourceType as ConfigType
 from klog.client.connection import Connection
+from klog.cluster_metadata import json_form
+from klog.cluster_metadata.model import Cluster, Partition, Topic
+from klog.metadata.values import ReplicaAssignment
 from klog.protocol.errors import ConnectionLostError
 from klog.testing import BrokerProcess
 from tests.backup import seen
@@ -80,6 +93,14 @@ def require_same(backed_up: BackedUp, bootstrap: str, topic: str = seen.TOPIC) -
     """Readers see what they saw, and the group goes on where it was."""
     assert seen.all_messages(bootstrap, topic) == backed_up.source.seen
     assert seen.left_for_group(bootstrap, topic) == backed_up.source.left
+
+
+def spoil(backups: Backups, topic: str, number: int = -1) -> None:
+    """Change a byte of the last record of a piece."""
+    path = sorted((Path(backups.place) / "data" / f"{topic}-0").glob("*.log"))[number]
+    data = bytearray(path.read_bytes())
+    data[-2] ^= 1
+    path.write_bytes(data)
 
 
 def test_readers_see_what_they_saw_and_groups_go_on(
@@ -325,6 +346,110 @@ def test_topics_get_their_configs_and_the_replication_factor_is_an_option(
     admin = AdminClient({"bootstrap.servers": running.bootstrap_servers})
     (described,) = (each.result(30) for each in admin.describe_configs([resource]).values())
     assert described["retention.ms"].value == "-1"
+
+
+def test_a_config_that_the_cluster_refuses_is_said_by_a_dry_run_too(
+    restore: Restore, backups: Backups, logs: Path, running: BrokerProcess
+) -> None:
+    Log(logs / "configured-0").append(batch(0, 1)).write()
+    known = Cluster(
+        topics={"configured": Topic(None, {0: Partition(ReplicaAssignment((1,)))})},
+        configs={Resource(ConfigType.TOPIC, "configured"): {"no.such.config": "7", "retention.ms": "-1"}},
+    )
+    backups.run(logs, metadata=json_form.encode(known))
+    refused = "config no.such.config=7 of topic configured: the cluster refuses it"
+
+    tried = restore(backups.place, running.bootstrap_servers, "--dry-run")
+    done = restore(backups.place, running.bootstrap_servers)
+
+    assert (tried.code, done.code) == (0, 0), tried.err + done.err
+    assert f"would not be restored: {refused}" in tried.err
+    assert f"not restored: {refused}" in done.err
+
+
+def test_a_topic_that_the_cluster_would_not_create_is_said_before_any_is_made(
+    restore: Restore, backups: Backups, logs: Path, running: BrokerProcess
+) -> None:
+    """Its name collides with that of another one in the names of metrics."""
+    for topic in ("before", "collides"):
+        Log(logs / f"{topic}-0").append(batch(0, 1)).write()
+    backups.run(logs)
+    running.create_topic("collides.new", partitions=1)
+
+    for how in (["--dry-run"], []):
+        done = restore(backups.place, running.bootstrap_servers, "--rename", "collides=collides_new", *how)
+        assert done.code == 1
+        assert "creating topic collides_new: INVALID_TOPIC_EXCEPTION" in done.err
+    topics = AdminClient({"bootstrap.servers": running.bootstrap_servers}).list_topics(timeout=30).topics
+    assert "before" not in topics
+
+
+@pytest.mark.parametrize("how", [["--dry-run"], []])
+def test_a_damaged_object_ends_a_restore_before_anything_is_made(
+    restore: Restore, backups: Backups, logs: Path, running: BrokerProcess, how: list[str]
+) -> None:
+    """Also if only bytes of a record are changed, which the headers of batches do not show."""
+    Log(logs / "spoiled-0").append(batch(0, 5, size=300)).roll().append(batch(5, 5, size=300)).write()
+    backups.run(logs)
+    spoil(backups, "spoiled")
+
+    done = restore(backups.place, running.bootstrap_servers, *how)
+
+    assert done.code == 1
+    assert "the partition's offsets 5 to 9 are in it" in done.err
+    topics = AdminClient({"bootstrap.servers": running.bootstrap_servers}).list_topics(timeout=30).topics
+    assert "spoiled" not in topics
+    assert not restore.mapping.exists()
+
+
+def test_damaged_objects_are_left_out_if_that_is_asked_for(
+    restore: Restore, backups: Backups, logs: Path, running: BrokerProcess
+) -> None:
+    log = Log(logs / "gapped-0").append(batch(0, 2, size=300)).roll().append(batch(2, 2, size=300))
+    log.roll().append(batch(4, 2, size=300)).write()
+    backups.run(logs)
+    spoil(backups, "gapped", 1)
+
+    tried = restore(backups.place, running.bootstrap_servers, "--skip-damaged", "--dry-run")
+    done = restore(backups.place, running.bootstrap_servers, "--skip-damaged")
+
+    for each in (tried, done):
+        assert each.code == 1
+        assert "gapped-0: the offsets 2 to 3 are lost" in each.err
+    keys = [each[1] for each in seen.messages(running.bootstrap_servers, 0, "gapped")]
+    assert keys == [b"k0", b"k1", b"k4", b"k5"]
+
+
+def test_a_right_that_is_missing_is_said_before_anything_is_made(
+    restore: Restore, backups: Backups, logs: Path
+) -> None:
+    config = {
+        "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+        "allow.everyone.if.no.acl.found": True,
+    }
+    for topic in ("allowed", "denied"):
+        Log(logs / f"{topic}-0").append(batch(0, 1)).write()
+    backups.run(logs)
+    with klog.testing.broker(config) as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        rules = [
+            AclBinding(
+                ResourceType.TOPIC, "denied", ResourcePatternType.LITERAL, "User:*", "*", operation, kind
+            )
+            for operation, kind in (
+                (AclOperation.WRITE, AclPermissionType.DENY),
+                (AclOperation.ALL, AclPermissionType.ALLOW),
+            )
+        ]
+        for future in admin.create_acls(rules).values():
+            future.result(30)
+
+        for how in (["--dry-run"], []):
+            done = restore(backups.place, broker.bootstrap_servers, *how)
+            assert done.code == 1
+            assert "writing to topic denied: TOPIC_AUTHORIZATION_FAILED" in done.err
+            assert "it needs Write" in done.err
+        assert not {"allowed", "denied"} & admin.list_topics(timeout=30).topics.keys()
 
 
 @pytest.mark.kafka

@@ -15,10 +15,15 @@ from klog.backup.producing.groups import (
     is_of_brokers,
     translated_offsets,
 )
-from klog.backup.producing.mapping_file import MappingFile
+from klog.backup.producing.mapping_file import MappingFile, RestoreHeader
 from klog.backup.producing.offset_map import OffsetMap
 from klog.backup.producing.topics import TargetTopic, create_topics, target_topics
-from klog.backup.producing.writing import OthersWriteError, PartitionProducer, producer_id
+from klog.backup.producing.writing import (
+    OthersWriteError,
+    PartitionProducer,
+    producer_id,
+    require_right_to_write,
+)
 from klog.backup.restoring.batches import PieceSource, read_batches
 from klog.backup.restoring.histories import OnBytes
 from klog.backup.restoring.plan import PlannedPartition, RestorePlan
@@ -56,12 +61,34 @@ class Produced:
     found_records: int
 
 
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """The topics that a restore fills, the producer of its records, and what a killed one has left."""
+
+    topics: list[TargetTopic]
+    cluster_id: str
+    producer: ProducerId
+    header: RestoreHeader | None
+
+
 def prepare(
-    cluster: Cluster, plan: RestorePlan, known: ClusterMetadata | None, mapping: str
-) -> list[TargetTopic]:
-    """The topics that a restore would fill. Raises `UsageError` if it is not possible, `KlogError`."""
-    header = MappingFile(mapping).unfinished(identity(plan), _cluster_id(cluster))
-    return target_topics(cluster, plan.partitions, known, goes_on=header is not None)
+    cluster: Cluster, plan: RestorePlan, known: ClusterMetadata | None, options: ProducingOptions
+) -> Prepared:
+    """Look whether a restore is possible: topics, rights, sizes, configs. Nothing is made.
+
+    Raises `UsageError` if it is not, `KlogError`.
+    """
+    cluster_id = _cluster_id(cluster)
+    header = MappingFile(options.mapping).unfinished(identity(plan), cluster_id)
+    topics = target_topics(
+        cluster, plan.partitions, known, options.replication_factor, goes_on=header is not None
+    )
+    require_right_to_write(cluster, [topic.name for topic in topics])
+    if header is not None:
+        producer = ProducerId(header.producer_id, header.producer_epoch)
+    else:
+        producer = producer_id(cluster)
+    return Prepared(topics, cluster_id, producer, header)
 
 
 def run_producing(
@@ -81,17 +108,13 @@ def run_producing(
     planned = [each for each in plan.partitions if not is_of_brokers(each.view.partition.topic)]
     with ExitStack() as stack:
         cluster = stack.enter_context(open_cluster())
-        cluster_id = _cluster_id(cluster)
-        header = file.unfinished(identity(plan), cluster_id)
-        topics = target_topics(cluster, plan.partitions, known, goes_on=header is not None)
-        if header is None:
-            header = file.begin(identity(plan), cluster_id, *producer_id(cluster))
-        losses = [loss for topic in topics for loss in topic.losses]
-        losses += create_topics(cluster, topics, options.replication_factor)
+        prepared = prepare(cluster, plan, known, options)
+        topics, producer = prepared.topics, prepared.producer
+        header = prepared.header or file.begin(identity(plan), prepared.cluster_id, *producer)
+        create_topics(cluster, topics, options.replication_factor)
         idle: SimpleQueue[Cluster] = SimpleQueue()
         for _ in range(min(options.jobs, len(planned))):
             idle.put(stack.enter_context(open_cluster()))
-        producer = ProducerId(header.producer_id, header.producer_epoch)
         writing = _Writing(idle, source, {topic.name: topic for topic in topics}, producer, on_bytes)
         made = list(side_by_side(options.jobs, writing.partition, planned))
         maps = {each.target: found for each, found in zip(planned, made, strict=True)}
@@ -99,6 +122,7 @@ def run_producing(
         groups = commit_groups(cluster, translated_offsets(source, plan.partitions, maps, names))
         originals = {new: old for old, new in names.items()}
         file.write_ranges(replace(header, is_complete=not groups.failures), maps, originals)
+    losses = [loss for topic in topics for loss in topic.losses]
     records = sum(each.new_end for each in maps.values())
     found = sum(sum((topic.new_ends or {}).values()) for topic in topics)
     return Produced(maps, groups, tuple(losses), records, found)

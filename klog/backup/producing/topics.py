@@ -6,7 +6,7 @@ Nothing is created or written before all topics were looked at.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from klog.backup.producing.groups import is_of_brokers
@@ -58,12 +58,17 @@ class TargetTopic:
 
 
 def target_topics(
-    cluster: Cluster, planned: Iterable[PlannedPartition], known: ClusterMetadata | None, *, goes_on: bool
+    cluster: Cluster,
+    planned: Iterable[PlannedPartition],
+    known: ClusterMetadata | None,
+    replication_factor: int,
+    *,
+    goes_on: bool,
 ) -> list[TargetTopic]:
     """The topics that a restore fills; `known` is the backup's metadata. If the restore `goes_on`, topics may
-    have records.
+    have records. The cluster is asked whether it would create those that do not exist.
 
-    Raises `UsageError` if a topic cannot be filled, `ClientError`, `ChannelError`.
+    Raises `UsageError` if a topic cannot be filled, `RefusedError`, `ClientError`, `ChannelError`.
     """
     by_topic: dict[str, list[PlannedPartition]] = {}
     for each in planned:
@@ -78,6 +83,9 @@ def target_topics(
         ends = existing.get(name)
         if ends is None:
             configs, losses = _new_configs(known, name, original)
+            new = NewTopic(name, count, replication_factor, {}, configs)
+            configs, refused = _accepted_configs(cluster, new)
+            losses = (*losses, *refused)
             effective = {**of_brokers, **configs}
         else:
             _require_fillable(name, count, ends, goes_on=goes_on)
@@ -91,15 +99,17 @@ def target_topics(
     return found
 
 
-def create_topics(cluster: Cluster, topics: Sequence[TargetTopic], replication_factor: int) -> list[str]:
-    """Create those that do not exist, and wait until all have leaders; in words what they could not get.
+def create_topics(cluster: Cluster, topics: Sequence[TargetTopic], replication_factor: int) -> None:
+    """Create those that do not exist, and wait until all have leaders.
 
     Raises `RefusedError`, `ClientError`, `ChannelError`.
     """
-    losses: list[str] = []
     for topic in topics:
         if not topic.exists:
-            losses += _create(cluster, topic, replication_factor)
+            new = NewTopic(topic.name, topic.partitions, replication_factor, {}, topic.configs)
+            refusal = _creation_failure(cluster, new, validate_only=False)
+            if refusal is not None:
+                raise refusal
     names = [topic.name for topic in topics]
     retry = cluster.new_retry()
     while True:
@@ -107,37 +117,39 @@ def create_topics(cluster: Cluster, topics: Sequence[TargetTopic], replication_f
             cluster.refresh(names)
             leaders = [leader.leader_id for name in names for leader in cluster.partitions(name).values()]
             if NO_LEADER not in leaders and len(leaders) >= sum(topic.partitions for topic in topics):
-                return losses
+                return
             failure = ClientError("not all partitions of the created topics have leaders")
         except (UnknownTopicError, RefusedError) as error:
             failure = error
         retry.failed(failure)
 
 
-def _create(cluster: Cluster, topic: TargetTopic, replication_factor: int) -> list[str]:
-    """Create a topic, without those of its configs that the cluster does not take."""
+def _creation_failure(cluster: Cluster, topic: NewTopic, *, validate_only: bool) -> RefusedError | None:
+    """Create a topic, or only ask whether that is possible: why it is not, None if it is."""
+    (outcome,) = admin.create_topics(cluster, [topic], validate_only=validate_only)
+    if outcome.error is ErrorCode.NONE:
+        return None
+    what = f"creating topic {topic.name}"
+    return RefusedError(what, outcome.error, message=outcome.message, right="Create")
 
-    def attempt(configs: Mapping[str, str], *, validate_only: bool) -> RefusedError | None:
-        new = NewTopic(topic.name, topic.partitions, replication_factor, {}, configs)
-        (outcome,) = admin.create_topics(cluster, [new], validate_only=validate_only)
-        if outcome.error is ErrorCode.NONE:
-            return None
-        what = f"creating topic {topic.name}"
-        return RefusedError(what, outcome.error, message=outcome.message, right="Create")
 
+def _accepted_configs(cluster: Cluster, topic: NewTopic) -> tuple[dict[str, str], list[str]]:
+    """The configs of a topic that the cluster takes, and in words the others. Raises `RefusedError` if it
+    does not create the topic for another reason.
+    """
     configs = dict(topic.configs)
-    failure = attempt(configs, validate_only=False)
-    refused: list[str] = []
+    failure = _creation_failure(cluster, topic, validate_only=True)
+    refused = []
     if failure is not None and failure.code is ErrorCode.INVALID_CONFIG:
         for name, value in topic.configs.items():
-            reason = attempt({name: value}, validate_only=True)
+            reason = _creation_failure(cluster, replace(topic, configs={name: value}), validate_only=True)
             if reason is not None and reason.code is ErrorCode.INVALID_CONFIG:
                 del configs[name]
                 refused.append(f"config {name}={value} of topic {topic.name}: the cluster refuses it")
-        failure = attempt(configs, validate_only=False)
+        failure = _creation_failure(cluster, replace(topic, configs=configs), validate_only=True)
     if failure is not None:
         raise failure
-    return refused
+    return configs, refused
 
 
 def _existing(cluster: Cluster, names: Iterable[str]) -> dict[str, dict[int, int]]:

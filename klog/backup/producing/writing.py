@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from klog.backup.producing.batches import number
@@ -29,6 +30,21 @@ def producer_id(cluster: Cluster) -> ProducerId:
             return new_producer_id(cluster.any_connection())
         except (ClientError, ChannelError) as error:
             cluster.pause_and_refresh(error, (), retry)
+
+
+def require_right_to_write(cluster: Cluster, topics: Sequence[str]) -> None:
+    """Ask with batches that no broker takes, as they are empty: brokers look for the right first, also for
+    topics that do not exist. Raises `RefusedError`, `ClientError`, `ChannelError`.
+    """
+    if not topics:
+        return
+    empty: list[tuple[int, memoryview | None]] = [(0, memoryview(b""))]
+    timeout_ms = cluster.timeout_ms
+    request = ProduceRequest(None, ALL_IN_SYNC, timeout_ms, [(topic, empty) for topic in topics])
+    for topic, answers in produce(cluster.any_connection(), request, 2 * timeout_ms):
+        error = RefusedError(f"writing to topic {topic}", answers[0].error_code, right="Write")
+        if error.is_of_rights:
+            raise error
 
 
 class PartitionProducer:

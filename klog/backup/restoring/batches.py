@@ -100,7 +100,7 @@ def _damaged(piece: Piece, what: str) -> StorageError:
         f"{what}; the partition's offsets {piece.first_offset} to {last} are in it",
         file=piece.name,
         cure="take it from a copy of the repository, or restore other topics with --topic; --skip-damaged,"
-        " into an empty directory, leaves these offsets out",
+        " into an empty directory or new topics, leaves these offsets out",
     )
 
 

@@ -26,13 +26,14 @@ all partitions, whatever the clocks of brokers say."""
 
 
 class Detail(IntEnum):
-    """What a plan is to know: the cut; which transactions were aborted, too; or also the sizes and formats of
-    batches. Each needs more pieces than the one before.
+    """What a plan is to know: the cut; which transactions were aborted, too; or the sizes and formats of
+    batches; or also whether all objects have their checksums. Each needs more than the one before.
     """
 
     CUT = 0
     ABORTED = 1
     BATCHES = 2
+    CHECKED = 3
 
 
 @dataclass(slots=True)
@@ -79,14 +80,15 @@ class _Reading:
         self._view = view
         self._rule = rule
         is_deciding = view.partition.topic == TRANSACTION_TOPIC
-        self._needs_all = asked.detail is Detail.BATCHES or bool(view.gaps) or is_deciding
+        self._is_checked = asked.detail is Detail.CHECKED
+        self._needs_all = asked.detail >= Detail.BATCHES or bool(view.gaps) or is_deciding
         self._needs_transactions = asked.detail is not Detail.CUT
         self._settled_ms = asked.settled_ms
         self._reader = HistoryReader(rule, view.gaps)
         self._found = Read(self._reader.finish(0), 0, 0, MAGIC_V2, [])
 
     def read(self) -> Read:
-        for rows in read_batches(self._source, self._due()):
+        for rows in read_batches(self._source, self._due(), checked=self._is_checked):
             try:
                 self._reader.follow(rows.data, rows.table, rows.first, rows.last)
             except UsageError as error:

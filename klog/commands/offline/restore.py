@@ -199,11 +199,10 @@ def restore(
     request = moment.request()
     into_cluster = _is_into_cluster(place, connection)
     target = None if dry_run or into_cluster else place.target()
+    producing = place.producing() if into_cluster else None
     if target is not None:
         require_empty(target.directory)
     opened = open_patiently(repository, keys)
-    if skip_damaged and into_cluster:
-        raise UsageError("--skip-damaged is for log directories", cure="restore with --to first")
     said: list[LeftOut] = []
     left_out: Sequence[LeftOut] = ()
     selected = select(opened, request, _saying(said, request) if skip_damaged else refuse)
@@ -212,16 +211,23 @@ def restore(
         selected, left_out = _without_damaged(opened, selected, place.jobs_or_cores, quiet=quiet)
     begin_s = time.monotonic()
     with progress("Planning", selected.size_bytes, quiet=quiet) as advance:
-        # Log directories of nodes without KRaft need nothing of most batches but to be copied.
+        # Log directories of nodes without KRaft need nothing of most batches but to be copied. No record is
+        # produced before all objects were read.
         detail = Detail.BATCHES if target is None or target.kraft is not None else Detail.CUT
+        if into_cluster and not skip_damaged:
+            detail = Detail.CHECKED
         plan = plan_of(opened, request, selected, alone(advance), place.jobs_or_cores, detail=detail)
     read_s = time.monotonic() - begin_s
-    if into_cluster:
+    if producing is not None:
         from klog.commands.offline.restore_cluster import restore_into_cluster
 
-        restoring = None if dry_run else place.producing()
         planned = Planned(opened, plan, selected.manifest, read_s)
-        restore_into_cluster(planned, connection, place.mapping, restoring, output, quiet=quiet)
+        has_groups = restore_into_cluster(
+            planned, connection, producing, output, dry_run=dry_run, quiet=quiet
+        )
+        _end_if_incomplete(said, left_out, plan, request)
+        if not has_groups:
+            raise typer.Exit(1)
         return
     rows = [row_of(each, text=output.for_people) for each in plan.partitions]
     if output.for_people and not quiet:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
-
-import typer
 
 from klog.commands.offline.restore_output import Planned, alone, note_damage, row_of, say_what_would, summary
 from klog.commands.shared.cells import human_time
@@ -23,15 +20,15 @@ if TYPE_CHECKING:
 def restore_into_cluster(
     planned: Planned,
     connection: ConnectionOptions,
-    mapping: Path,
-    options: ProducingOptions | None,
+    options: ProducingOptions,
     output: OutputOptions,
     *,
+    dry_run: bool,
     quiet: bool,
-) -> None:
-    """Produce what was planned; without `options` only say what would be produced.
+) -> bool:
+    """Produce what was planned, or only make all checks and say what would be produced.
 
-    Exits with 1 if a group could not be set.
+    Whether all groups could be set.
     """
     from klog.admin import connect
     from klog.backup.producing.groups import is_of_brokers
@@ -47,12 +44,12 @@ def restore_into_cluster(
         output.show(rows)
     settings = connection.settings()
     known = metadata_of(planned.repository, planned.manifest)
-    if options is None:
+    if dry_run:
         with connect.cluster(settings) as cluster:
-            topics = prepare(cluster, plan, known, str(mapping))
+            prepared = prepare(cluster, plan, known, options)
         say_what_would(shown, planned.read_s, output, rows)
-        _note_topics(topics)
-        return
+        _note_topics(prepared.topics)
+        return True
     with progress("Restoring", shown.size_bytes, quiet=quiet) as advance:
         produced = run_producing(
             lambda: connect.cluster(settings),
@@ -74,8 +71,7 @@ def restore_into_cluster(
         print_error(failure)
     if output.for_people and not quiet:
         print_line(f"{summary(shown)} as of {human_time(plan.moment_ms)}: {_what_came(produced, options)}")
-    if produced.groups.failures:
-        raise typer.Exit(1)
+    return not produced.groups.failures
 
 
 def _what_came(produced: Produced, options: ProducingOptions) -> str:
