@@ -12,17 +12,18 @@ _Result = TypeVar("_Result")
 
 
 class SecondThread:
-    """Does each piece of work that it is given, in order.
+    """Does each piece of work that it is given, in order, from its making to the end of its block.
 
-    The end of the block waits until all that was given is done.
+    The end of the block waits until all that was given is done. Raises `RuntimeError` if the system gives no
+    thread.
     """
 
     def __init__(self, name: str) -> None:
         self._given: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._thread = Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
 
     def __enter__(self) -> SecondThread:
-        self._thread.start()
         return self
 
     def __exit__(

@@ -169,3 +169,16 @@ def test_one_core_or_a_short_file_has_no_second_thread(
     with two_threads(cores=cores), mock.patch.object(module, "TWO_THREADS_FROM_BYTES", from_bytes):
         rows, end, _ = rows_by_turns(SEGMENT)
     assert (rows, end) == read_whole(SEGMENT)
+
+
+@pytest.mark.parametrize(
+    ("what", "error"),
+    [
+        ("threading.Thread.start", RuntimeError("can't start new thread")),
+        ("mmap.mmap", OSError(12, "no memory")),
+    ],
+)
+def test_one_thread_reads_where_the_system_gives_no_other_or_no_memory(what: str, error: Exception) -> None:
+    with two_threads(), mock.patch(what, side_effect=error):
+        rows, end, _ = rows_by_turns(SEGMENT)
+    assert (rows, end) == read_whole(SEGMENT)

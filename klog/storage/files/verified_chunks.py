@@ -120,8 +120,12 @@ def _by_turns(
     if end - start_bytes < TWO_THREADS_FROM_BYTES:
         return start_bytes
     left = start_bytes, b""
-    own, theirs, following = (_Block(file.fileno(), end) for _ in range(3))
-    with SecondThread(THREAD_NAME) as second:
+    try:
+        own, theirs, following = (_Block(file.fileno(), end) for _ in range(3))
+        thread = SecondThread(THREAD_NAME)
+    except (OSError, RuntimeError):
+        return start_bytes  # there is no memory, or no thread, to be had
+    with thread as second:
         second.give(theirs.read, start_bytes + BLOCK_BYTES)
         own.read(start_bytes)
         for position in range(start_bytes, end, 2 * BLOCK_BYTES):
