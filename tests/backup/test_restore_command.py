@@ -104,6 +104,20 @@ def test_a_moment_that_is_not_between_two_backups_is_noted(klog: Run, backups: B
     assert (before.code, after.code) == (0, 0)
 
 
+def test_partitions_that_no_run_has_read_since_the_moment_are_noted(
+    klog: Run, backups: Backups, logs: Path
+) -> None:
+    orders(logs)
+    orders(logs, topic="clicks-0")
+    backups.run(logs)
+    manifest = backups.run(logs, patterns=("orders",)).manifest
+
+    for moment in ((), ("--at", manifest.begin_ms)):
+        done = klog("restore", backups.place, *moment, "--dry-run")
+        assert "no run has looked at 1 of 2 partitions since the moment, at clicks-0 since 20" in done.err
+    assert klog("restore", backups.place, "--dry-run", "--topic", "orders").err == ""
+
+
 def test_what_a_run_had_read_had_arrived_whatever_its_timestamps_say(
     klog: Run,
     backups: Backups,

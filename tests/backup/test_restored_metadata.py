@@ -121,6 +121,24 @@ def test_a_renamed_topic_keeps_its_configs(backups: Backups, logs: Path, tmp_pat
     assert found.configs[Resource(ResourceType.TOPIC, "orders-before")] == FEW
 
 
+def test_a_topic_beside_the_living_one_has_an_id_of_its_own(
+    backups: Backups, logs: Path, tmp_path: Path
+) -> None:
+    """Kafka knows logs by the ids of their topics. A restore that goes on gives the same one."""
+    back_up(backups, logs, cluster())
+    names = {"orders": "orders-before"}
+
+    (first, again, other) = (
+        restored(backups, tmp_path / str(number), names=given)[0].topics[given["orders"]].topic_id
+        for number, given in enumerate((names, names, {"orders": "orders-old"}))
+    )
+
+    assert first == again
+    assert len({ID, first, other}) == 3
+    written = (tmp_path / "0" / "orders-before-0" / "partition.metadata").read_text()
+    assert written == f"version: 0\ntopic_id: {first}"
+
+
 def test_a_topic_whose_configs_are_unknown_keeps_all_records(
     backups: Backups, logs: Path, tmp_path: Path
 ) -> None:

@@ -94,6 +94,36 @@ def test_a_later_run_for_other_topics_has_what_came_before_the_moment(cluster: C
     assert cluster.ends_at(at_ms) == {ORDERS: 1, PAYMENTS: 2}
 
 
+def test_a_run_for_some_topics_does_not_hide_a_topic_that_the_next_whole_run_finds(cluster: Cluster) -> None:
+    before = cluster.back_up(1, 2)
+    cluster.write(2, NEW)
+    at_ms = cluster.now()
+    some = [cluster.back_up(1, 2, patterns=("orders",)) for _ in range(3)]
+    whole = cluster.back_up(1, 2)
+    cluster.back_up(1, 2)
+
+    assert cluster.ends_at(at_ms) == {ORDERS: 1, PAYMENTS: 1, NEW: 1}
+    assert cluster.read_for(at_ms) == [before, some[0], whole]
+
+
+def test_no_whole_run_is_looked_for_if_no_topic_is_new(cluster: Cluster) -> None:
+    before = cluster.back_up(1, 2)
+    at_ms = cluster.now()
+    some = [cluster.back_up(1, 2, patterns=("orders",)) for _ in range(3)]
+
+    assert cluster.read_for(at_ms) == [before, some[0]]
+
+
+def test_a_run_for_some_topics_has_looked_at_those_only(cluster: Cluster) -> None:
+    whole = cluster.back_up(1, 2)
+    some = cluster.back_up(1, 2, patterns=("orders",))
+
+    complete_ms = {each.partition: each.complete_ms for each in cluster.selected(cluster.now()).views}
+
+    assert complete_ms[ORDERS] == time_of_id(some) - CHECKPOINT_AGE_MS
+    assert complete_ms[PAYMENTS] == time_of_id(whole) - CHECKPOINT_AGE_MS
+
+
 def test_what_no_later_run_has_read_is_not_looked_for(cluster: Cluster) -> None:
     before = [cluster.back_up(2), cluster.back_up(1)]
     cluster.write(1, ORDERS)

@@ -50,6 +50,11 @@ class PartitionView:
     gaps: tuple[Gap, ...] = ()
 
     @property
+    def read_ms(self) -> int:
+        """When the last of both runs knew the partition."""
+        return self.complete_ms + CHECKPOINT_AGE_MS
+
+    @property
     def size_bytes(self) -> int:
         """The bytes of all pieces."""
         return sum(part.piece.size_bytes for part in self.parts)

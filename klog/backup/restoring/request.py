@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from klog.backup.model import Manifest
 from klog.backup.moment.decisions import TRANSACTION_TOPIC
@@ -13,7 +13,7 @@ from klog.backup.moment.view import PartitionView
 from klog.backup.repository import Repository
 from klog.backup.restoring.damage import OnDamage, refuse
 from klog.backup.restoring.histories import Detail, OnBytes
-from klog.backup.restoring.plan import Moment, RestorePlan, plan_restore
+from klog.backup.restoring.plan import Moment, PlannedPartition, RestorePlan, plan_restore
 from klog.backup.restoring.selection import (
     RepositoryPieces,
     manifests_around,
@@ -24,7 +24,7 @@ from klog.backup.restoring.selection import (
 from klog.cluster_metadata import json_form
 from klog.cluster_metadata.model import Cluster
 from klog.formats.errors import MissingInputError, UsageError
-from klog.formats.names import TopicPartition
+from klog.formats.names import TopicPartition, encode_uuid
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,12 @@ class Selected:
     def is_after_all(self) -> bool:
         """Whether the moment is after the newest backup, which lacks what came later."""
         return self.moment_ms > self.last_ms
+
+    @property
+    def behind(self) -> tuple[PartitionView, ...]:
+        """The partitions that no run has looked at since the moment, those first that lack most."""
+        found = (view for view in self.views if view.read_ms < self.moment_ms)
+        return tuple(sorted(found, key=lambda view: view.read_ms))
 
     @property
     def size_bytes(self) -> int:
@@ -117,7 +123,7 @@ def plan_of(
 
     Raises `UsageError`, `StorageError`, `FormatError`.
     """
-    return plan_restore(
+    plan = plan_restore(
         RepositoryPieces(repository),
         selected.views,
         Moment(request.at_ms, request.offsets),
@@ -128,6 +134,20 @@ def plan_of(
         on_bytes=on_bytes,
         detail=detail,
     )
+    if not request.names:
+        return plan
+    own = identity(plan)
+    return replace(plan, partitions=tuple(_with_own_topic_id(each, own) for each in plan.partitions))
+
+
+def _with_own_topic_id(planned: PlannedPartition, restore: str) -> PlannedPartition:
+    """A topic with a new name has a new id, as the old one may live on: the same for the same `restore`."""
+    view, topic = planned.view, planned.target.topic
+    if topic == view.partition.topic or view.topic_id is None:
+        return planned
+    digest = hashlib.sha256(f"{view.topic_id} {topic} {restore}".encode()).digest()
+    topic_id = encode_uuid(b"\1" + digest[:15])  # Kafka gives no ids whose text begins with a dash
+    return replace(planned, view=replace(view, topic_id=topic_id))
 
 
 def identity(plan: RestorePlan) -> str:

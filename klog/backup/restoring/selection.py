@@ -90,10 +90,9 @@ def _reading_others(
     """The backups after `last` that are the first to read, from `complete_ms` on, what it only carried over:
     partitions of other sources or topics. The newest one says what none of them has read.
     """
+    before = repository.partitions(last)
     due = {
-        partition: ref
-        for partition, ref in repository.partitions(last).items()
-        if known_ms(last, partition, ref) < complete_ms
+        partition: ref for partition, ref in before.items() if known_ms(last, partition, ref) < complete_ms
     }
     if not due:
         return
@@ -101,8 +100,10 @@ def _reading_others(
     unread = {partition for partition, ref in due.items() if newest.get(partition) != ref}
     # A source may also have had a partition at the moment that no backup has seen yet.
     read_later = {_origin(ref) for ref in newest.values() if ref.read_time_ms >= complete_ms}
+    found_later = {_origin(ref) for partition, ref in newest.items() if partition not in before}
     sources = {_origin(ref): ref for ref in due.values() if _origin(ref) in read_later}
-    unread_sources = set(sources) - _read_from(last, sources)
+    listed = {origin for origin, ref in sources.items() if any(each.has(ref) for each in last.sources)}
+    unread_sources = set(sources) - _read_from(last, sources) - (listed - found_later)
     for identifier in repository.ids_after(last.id):
         if not unread and not unread_sources:
             return
@@ -129,7 +130,9 @@ def _origin(ref: PartitionRef) -> _Origin:
 
 
 def _read_from(manifest: Manifest, sources: Mapping[_Origin, PartitionRef]) -> set[_Origin]:
-    """Which of some sources a run has read; each has a reference from there."""
+    """Which of some sources a run has read with all topics; each has a reference from there."""
+    if manifest.patterns:
+        return set()
     return {origin for origin, ref in sources.items() if any(each.has(ref) for each in manifest.sources)}
 
 
@@ -187,11 +190,10 @@ def known_ms(manifest: Manifest, partition: TopicPartition, ref: PartitionRef) -
     """When a partition was last known to be as a reference says.
 
     A run does not read a partition again whose files have not changed. It was not looked at if its log
-    directory was no source, or if there was a problem.
+    directory was no source, if no pattern matched, or if there was a problem.
     """
     failed = any(each.partition in (None, partition) for each in manifest.problems)
-    was_listed = any(each.has(ref) for each in manifest.sources) and not manifest.patterns
-    if was_listed and not failed:
+    if manifest.covers(partition.topic, ref) and not failed:
         return max(ref.read_time_ms, manifest.begin_ms)
     return ref.read_time_ms
 

@@ -76,15 +76,22 @@ def say_what_would(plan: RestorePlan, read_s: float, output: OutputOptions, rows
 
 
 def note_moment(selected: Selected) -> None:
-    """Say so if the moment is not between two backups."""
+    """Say so if the moment is not between two backups, or not for all partitions."""
     if selected.is_before_all:
-        first = human_time(selected.manifest.begin_ms)
+        begin = human_time(selected.manifest.begin_ms)
         print_note(
-            f"the moment is before the first backup, of {first}: what was removed by then is not there"
+            f"the moment is before the first backup, of {begin}: what was removed by then is not there"
         )
     elif selected.is_after_all:
         last = human_time(selected.last_ms)
         print_note(f"the moment is after the newest backup, of {last}: what came later is not there")
+    elif selected.behind:
+        count, total = len(selected.behind), len(selected.views)
+        first = selected.behind[0]
+        print_note(
+            f"no run has looked at {count} of {count_of(total, 'partition')} since the moment, at"
+            f" {first.partition} since {human_time(first.read_ms)}: what came later is not there"
+        )
 
 
 def note_damage(plan: RestorePlan) -> None:
