@@ -7,18 +7,30 @@ of a later one without its fields (kafka-go), so a message may end after any fie
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from klog.formats.errors import FormatError
 from klog.formats.names import TopicPartition, partitions_by_topic
+from klog.protocol.errors import MalformedMessageError
+from klog.protocol.primitives import (
+    INT16,
+    INT32,
+    read_bytes,
+    read_count,
+    read_int16,
+    read_int32,
+    read_items,
+    read_name,
+    read_string,
+    write_bytes_size,
+    write_string,
+)
 
 PROTOCOL_TYPE: Final = "consumer"
 NO_GENERATION: Final = -1
 _VERSION: Final = 2  # with owned partitions (1) and the generation that they are of (2, KIP-792)
-_INT16: Final = struct.Struct(">h")
-_INT32: Final = struct.Struct(">i")
 
 
 class Subscription(NamedTuple):
@@ -35,108 +47,98 @@ def encode_subscription(subscription: Subscription) -> bytes:
     """The bytes of a subscription."""
     return b"".join(
         (
-            _INT16.pack(_VERSION),
-            _INT32.pack(len(subscription.topics)),
-            *map(_string, subscription.topics),
+            INT16.pack(_VERSION),
+            write_bytes_size(len(subscription.topics), False),
+            *(write_string(topic, False) for topic in subscription.topics),
             _bytes(subscription.user_data),
             _partitions(subscription.owned),
-            _INT32.pack(subscription.generation),
+            INT32.pack(subscription.generation),
         )
     )
 
 
 def encode_assignment(partitions: Iterable[TopicPartition], version: int = _VERSION) -> bytes:
     """The bytes of an assignment; all versions have the same fields."""
-    return b"".join((_INT16.pack(version), _partitions(partitions), _bytes(b"")))
-
-
-def _string(text: str) -> bytes:
-    data = text.encode()
-    return _INT16.pack(len(data)) + data
+    return b"".join((INT16.pack(version), _partitions(partitions), _bytes(b"")))
 
 
 def _bytes(data: bytes) -> bytes:
-    return _INT32.pack(len(data)) + data
+    return write_bytes_size(len(data), False) + data
 
 
 def _partitions(partitions: Iterable[TopicPartition]) -> bytes:
     by_topic = partitions_by_topic(partitions)
-    return _INT32.pack(len(by_topic)) + b"".join(
-        _string(topic) + struct.pack(f">i{len(numbers)}i", len(numbers), *numbers)
+    return write_bytes_size(len(by_topic), False) + b"".join(
+        write_string(topic, False)
+        + write_bytes_size(len(numbers), False)
+        + b"".join(map(INT32.pack, numbers))
         for topic, numbers in by_topic.items()
     )
 
 
-class _Reader:
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._position = 0
-
-    def has_more(self) -> bool:
-        return self._position < len(self._data)
-
-    def _take(self, size: int) -> bytes:
-        taken = self._data[self._position : self._position + size]
-        if size < 0 or len(taken) < size:
-            raise FormatError("metadata of a group member ends too early")
-        self._position += size
-        return taken
-
-    def int16(self) -> int:
-        return int(_INT16.unpack(self._take(_INT16.size))[0])
-
-    def int32(self) -> int:
-        return int(_INT32.unpack(self._take(_INT32.size))[0])
-
-    def count(self) -> int:
-        count = self.int32()
-        if count > len(self._data):
-            raise FormatError(f"metadata of a group member has {count} elements")
-        return count
-
-    def string(self) -> str:
-        return self._take(self.int16()).decode("utf-8", "replace")
-
-    def nullable_string(self) -> str | None:
-        size = self.int16()
-        return None if size < 0 else self._take(size).decode("utf-8", "replace")
-
-    def bytes(self) -> bytes:
-        size = self.int32()
-        return b"" if size < 0 else self._take(size)
-
-    def partitions(self) -> tuple[TopicPartition, ...]:
-        found: list[TopicPartition] = []
-        for _ in range(self.count()):
-            topic = self.string()
-            found += [TopicPartition(topic, self.int32()) for _ in range(self.count())]
-        return tuple(found)
-
-
 def decode_subscription(data: bytes) -> Subscription:
     """The subscription of a member. Raises FormatError."""
-    reader = _Reader(data)
-    version = reader.int16()
-    topics = tuple(reader.string() for _ in range(reader.count()))
-    found = Subscription(topics)
-    if reader.has_more():
-        found = found._replace(user_data=reader.bytes())
-    if version >= 1 and reader.has_more():
-        found = found._replace(owned=reader.partitions())
-    if version >= 2 and reader.has_more():  # KIP-792
-        found = found._replace(generation=reader.int32())
-    if version >= 3 and reader.has_more():  # KIP-881
-        found = found._replace(rack_id=reader.nullable_string())
-    return found
+    with _refused():
+        version, topics, at = _start(data)
+        found = Subscription(topics)
+        if at < len(data):
+            user_data, at = read_bytes(data, at, False)
+            found = found._replace(user_data=bytes(user_data or b""))
+        if version >= 1 and at < len(data):
+            owned, at = _read_partitions(data, at)
+            found = found._replace(owned=owned)
+        if version >= 2 and at < len(data):  # KIP-792
+            generation, at = read_int32(data, at)
+            found = found._replace(generation=generation)
+        if version >= 3 and at < len(data):  # KIP-881
+            found = found._replace(rack_id=read_string(data, at, False)[0])
+        return found
+
+
+def subscribed_topics(data: bytes) -> tuple[str, ...]:
+    """The topics of a subscription, whatever follows them. Raises FormatError."""
+    with _refused():
+        version, topics, _ = _start(data)
+        if version < 0:
+            raise FormatError(f"a subscription of version {version}")
+        return topics
 
 
 def decode_assignment(data: bytes) -> tuple[TopicPartition, ...]:
     """The partitions of an assignment; a member that the leader left out has no bytes. Raises FormatError."""
-    if not data:
-        return ()
-    reader = _Reader(data)
-    reader.int16()
-    return reader.partitions()
+    with _refused():
+        return _read_partitions(data, read_int16(data, 0)[1])[0] if data else ()
+
+
+@contextmanager
+def _refused() -> Iterator[None]:
+    try:
+        yield
+    except MalformedMessageError as error:
+        raise FormatError(f"metadata of a group member ends too early: {error}") from error
+
+
+def _start(data: bytes) -> tuple[int, tuple[str, ...], int]:
+    """The version and the topics of a subscription, and where they end."""
+    version, at = read_int16(data, 0)
+    count, at = read_items(data, at, False)
+    topics = []
+    for _ in range(count):
+        topic, at = read_name(data, at, False)
+        topics.append(topic)
+    return version, tuple(topics), at
+
+
+def _read_partitions(data: bytes, at: int) -> tuple[tuple[TopicPartition, ...], int]:
+    found: list[TopicPartition] = []
+    topics, at = read_count(data, at, False)
+    for _ in range(topics or 0):
+        topic, at = read_name(data, at, False)
+        count, at = read_count(data, at, False)
+        for _ in range(count or 0):
+            number, at = read_int32(data, at)
+            found.append(TopicPartition(topic, number))
+    return tuple(found), at
 
 
 Assignment = Mapping[str, Sequence[TopicPartition]]

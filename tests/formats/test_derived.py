@@ -16,7 +16,6 @@ RUN = "run `python -m klog.formats.derive`"
 NOT_OF_FILES = {
     "backup/encryption.py": "klog's own encrypted objects",
     "backup/packing.py": "the seekable format of zstd",
-    "client/consumer_protocol.py": "the wire: subscriptions and assignments",
     "commands/kafka_tools/deserialisers.py": "values of records",
     "commands/kafka_tools/dump_log/messages.py": "Java's UUID",
     "commands/kafka_tools/dump_log/parsers.py": "values of records",
@@ -35,7 +34,6 @@ NOT_OF_FILES = {
 # Modules that read a number where they came to.
 COUNTED = {
     "commands/kafka_tools/dump_log/batch.py": "sizes before the key and the value of an old message",
-    "coordinator/groups/classic/subscription.py": "the wire: subscriptions",
     "kernel/_pydecode.py": "sizes before the key and the value of an old message",
     "kernel/_pytext.py": "the size before a value",
     "protocol/": "the wire",

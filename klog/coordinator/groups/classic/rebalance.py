@@ -7,11 +7,13 @@ time go in, effects come out. There is no I/O and no lock here.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
+from klog.client.consumer_protocol import subscribed_topics
 from klog.coordinator.groups.classic.members import Member, Members
-from klog.coordinator.groups.classic.subscription import subscribed_topics
 from klog.coordinator.groups.effects import (
     JOIN_TIMER,
     MEMBER_TIMER_KIND,
@@ -24,7 +26,15 @@ from klog.coordinator.groups.effects import (
     member_timer,
 )
 from klog.coordinator.groups.records import GroupMetadata, MemberMetadata
-from klog.coordinator.groups.values import NO_MEMBER, GroupState, JoinResult, Now, SyncResult
+from klog.coordinator.groups.values import (
+    CONSUMER_PROTOCOL,
+    NO_MEMBER,
+    GroupState,
+    JoinResult,
+    Now,
+    SyncResult,
+)
+from klog.formats.errors import FormatError
 from klog.protocol.error_codes import ErrorCode
 
 # A new member sends no heartbeats before its first generation. It is given up after this time.
@@ -92,9 +102,12 @@ class Rebalance:
             self._prepare_rebalance(now)
 
     def find_subscribed_topics(self) -> None:
-        """Find out what the members of this generation subscribe to."""
-        metadata = (member.metadata(self.protocol_name) for member in self.members)
-        self.subscribed_topics = subscribed_topics(self.protocol_type, metadata)
+        """Find out what the members of this generation subscribe to, if they are consumers."""
+        self.subscribed_topics = None
+        if self.protocol_type == CONSUMER_PROTOCOL:
+            metadata = [member.metadata(self.protocol_name) for member in self.members]
+            with suppress(FormatError):
+                self.subscribed_topics = frozenset(chain.from_iterable(map(subscribed_topics, metadata)))
 
     def take_effects(self) -> list[Effect]:
         """The effects since the last call."""
