@@ -6,17 +6,13 @@ tagged fields of version 10 and later). Fields that a version does not have are 
 
 from __future__ import annotations
 
-import struct
-from functools import lru_cache
 from typing import Final, NamedTuple
 
-from klog.protocol.errors import UnencodableMessageError
 from klog.protocol.leader_hints import LEADER, NO_HINT, NODE, LeaderHint, NodeEndpoint
 from klog.protocol.message_tables import Message, Part, Struct
 from klog.protocol.primitives import INT32, Buffer, write_bytes_size, write_string
 
 FLEXIBLE_FROM: Final = 9
-_NUMBERS: Final = struct.Struct(">ihqqq")
 
 
 class PartitionProduced(NamedTuple):
@@ -40,36 +36,9 @@ class ProduceResponse(NamedTuple):
     node_endpoints: tuple[NodeEndpoint, ...] = ()
 
 
-# The usual end of a partition's answer, after its numbers, and of a response, after its topics.
-_NO_COMPLAINT: Final = PartitionProduced(0)[5:]
-_NOTHING_MORE: Final = ProduceResponse([])[1:]
-_ALL_NUMBERS_FROM: Final = 5
-
-
 def encode_produce_response(version: int, response: ProduceResponse) -> bytes:
     """The body. Raises UnencodableMessageError."""
-    if version >= _ALL_NUMBERS_FROM and len(response.topics) == 1 and response[1:] == _NOTHING_MORE:
-        name, partitions = response.topics[0]
-        # The usual answer: only its numbers differ from the answer before.
-        if len(partitions) == 1 and partitions[0][5:] == _NO_COMPLAINT:
-            before, after = _usual_parts(version, name)
-            try:
-                return before + _NUMBERS.pack(*partitions[0][:5]) + after
-            except struct.error as error:
-                raise UnencodableMessageError(
-                    f"a Produce response of a wrong type or size: {error}"
-                ) from error
     return b"".join(_MESSAGE.write(version, response))
-
-
-@lru_cache(maxsize=1024)
-def _usual_parts(version: int, name: str) -> tuple[bytes, bytes]:
-    """The bytes before and after the numbers of an answer for one partition without an error."""
-    numbers = _NUMBERS.pack(*PartitionProduced(0)[:5])
-    whole = b"".join(_MESSAGE.write(version, ProduceResponse([(name, [PartitionProduced(0)])])))
-    flexible = version >= FLEXIBLE_FROM
-    before = len(write_string(name, flexible)) + 2 * len(write_bytes_size(1, flexible))
-    return whole[:before], whole[before + len(numbers) :]
 
 
 class AnswerTemplate(NamedTuple):
@@ -85,10 +54,12 @@ class AnswerTemplate(NamedTuple):
 
 def answer_template(version: int, topic: str, partition: int) -> AnswerTemplate:
     """The template for a version from 5 on. Raises UnencodableMessageError."""
-    header = INT32.pack(0) + (b"\0" if version >= FLEXIBLE_FROM else b"")
-    before, after = _usual_parts(version, topic)
-    body = header + before + _NUMBERS.pack(partition, 0, 0, -1, 0) + after
-    return AnswerTemplate(INT32.pack(len(body)) + body, INT32.size + len(header) + len(before))
+    flexible = version >= FLEXIBLE_FROM
+    header = INT32.pack(0) + (b"\0" if flexible else b"")
+    produced = PartitionProduced(partition, base_offset=0, log_start_offset=0)
+    body = header + encode_produce_response(version, ProduceResponse([(topic, [produced])]))
+    before = len(header) + len(write_string(topic, flexible)) + 2 * len(write_bytes_size(1, flexible))
+    return AnswerTemplate(INT32.pack(len(body)) + body, INT32.size + before)
 
 
 _RECORD_ERROR: Final = Struct(tuple, (Part("index", "int32"), Part("message", "string", nullable=True)))
