@@ -33,7 +33,8 @@ class Part:
 @dataclass(frozen=True, slots=True)
 class PartitionView:
     """A partition's log. `known_end` is the end at the last run before the moment (None: there was none), and
-    `next_end` at the one after it (None: none). `gaps` are where parts were left out.
+    `next_end` at the one after it (None: none). `gaps` are where parts were left out. When these runs read
+    the log, it may have been compacted up to `known_cleaned_to` and `cleaned_to`.
     """
 
     partition: TopicPartition
@@ -48,6 +49,8 @@ class PartitionView:
     empty_segments: tuple[int, ...]
     damage: tuple[Damage, ...]
     gaps: tuple[Gap, ...] = ()
+    known_cleaned_to: int = 0
+    cleaned_to: int = 0
 
     @property
     def read_ms(self) -> int:
@@ -114,7 +117,19 @@ def _view(
             )
         ),
         first.damage if last is first else (*first.damage, *_after(last.damage, first.end_offset)),
+        known_cleaned_to=0 if known_end is None else _cleaned_to(first),
+        cleaned_to=0 if next_end is None else _cleaned_to(last),
     )
+
+
+def _cleaned_to(state: PartitionState) -> int:
+    """Up to where the log of a state may have been compacted: to the active segment, if its bounds are known.
+    Over the wire they are not, nor if the pieces are those of several replicas.
+    """
+    bases = {piece.segment_base_offset for piece in state.pieces}
+    if bases <= {seen.base_offset for seen in state.seen if seen.end_bytes}:
+        return max((*bases, *state.empty_segments), default=0)
+    return state.end_offset
 
 
 def _after(damage: Iterable[Damage], offset: int) -> list[Damage]:

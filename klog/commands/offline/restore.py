@@ -17,6 +17,7 @@ from klog.commands.offline.options import DryRun
 from klog.commands.offline.restore_output import (
     Planned,
     alone,
+    note_compacted,
     note_damage,
     note_moment,
     row_of,
@@ -191,9 +192,11 @@ def restore(
     klog restore /mnt/backup --at 1h --to /var/lib/kafka --kraft --metadata-version 4.1
     klog restore /mnt/backup --at 1h --topic orders --rename orders=orders-old --bootstrap-server kafka:9092
     """
+    from klog.backup.restoring.completeness import compacted_away
     from klog.backup.restoring.damage import refuse
     from klog.backup.restoring.histories import Detail
     from klog.backup.restoring.request import plan_of, select
+    from klog.backup.restoring.selection import RepositoryPieces
     from klog.backup.restoring.target import require_empty
 
     request = moment.request()
@@ -217,6 +220,7 @@ def restore(
         if into_cluster and not skip_damaged:
             detail = Detail.CHECKED
         plan = plan_of(opened, request, selected, alone(advance), place.jobs_or_cores, detail=detail)
+    note_compacted(compacted_away(RepositoryPieces(opened), plan.partitions, place.jobs_or_cores))
     read_s = time.monotonic() - begin_s
     if producing is not None:
         from klog.commands.offline.restore_cluster import restore_into_cluster

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,10 +12,12 @@ from klog.commands.shared.messages import print_line, print_note
 from klog.commands.shared.output import OutputOptions
 from klog.commands.shared.tables import Row
 from klog.commands.shared.terminal import count_of
+from klog.formats.names import CONSUMER_OFFSETS
 
 if TYPE_CHECKING:
     from klog.backup.model import Manifest
     from klog.backup.repository import Repository
+    from klog.backup.restoring.completeness import Compacted
     from klog.backup.restoring.plan import PlannedPartition, RestorePlan
     from klog.backup.restoring.request import Selected
 
@@ -103,6 +105,17 @@ def note_damage(plan: RestorePlan) -> None:
                     f"{each.target}: the records from offset {damage.first_offset} on were damaged at their"
                     f" source, and are not in the backup"
                 )
+
+
+def note_compacted(found: Iterable[Compacted]) -> None:
+    """Say for which partitions the last record of each key at the moment is not known."""
+    for each in found:
+        what = "commits of groups" if each.partition.topic == CONSUMER_OFFSETS else "the last records of keys"
+        print_note(
+            f"{each.partition}: {count_of(each.records, 'record')} with offsets from {each.first_offset} to"
+            f" {each.end_offset - 1} were compacted away before a run read them, perhaps because of records"
+            f" after the moment: {what} may be missing, or older than they were"
+        )
 
 
 def summary(plan: RestorePlan) -> str:
