@@ -26,6 +26,7 @@ from klog.commands.offline.options import DryRun
 from klog.commands.shared.arguments import parse_span, parse_time
 from klog.commands.shared.cells import human_bytes
 from klog.commands.shared.connection import ConnectionOptions
+from klog.commands.shared.interrupts import Interrupts
 from klog.commands.shared.key_options import KeyOptions, key_in
 from klog.commands.shared.messages import print_error, print_line, print_note
 from klog.commands.shared.option_sets import CommandGroup, argument, flag, optional, valued
@@ -101,7 +102,7 @@ def run_backups(
     running.patterns()  # bad options are refused before anything is made
     wanted = RepositoryInfo(secrets.token_hex(8), compression=running.compression)
     key = keys.key()
-    with serving_metrics(running) as metrics:
+    with Interrupts() as interrupts, serving_metrics(running) as metrics:
         with metrics.noting_failure():
             repository = open_or_create(
                 open_store(to, retries()),
@@ -109,7 +110,7 @@ def run_backups(
                 key,
                 on_create=lambda: _warn_of_loss(to, is_encrypted=key is not None),
             )
-        is_clean = run_all(repository, origin, running, output, metrics)
+        is_clean = run_all(repository, origin, running, output, metrics, interrupts)
     if not is_clean:
         raise typer.Exit(1)
 

@@ -22,6 +22,7 @@ class Interrupts:
     def __init__(self) -> None:
         self._shielded = False
         self._pending: int | None = None
+        self._arrived: int | None = None
         self._before: dict[int, object] = {}
 
     def __enter__(self) -> Self:
@@ -36,10 +37,16 @@ class Interrupts:
         for number, handler in self._before.items():
             signal.signal(number, handler)  # type: ignore[arg-type]  # what signal.signal gave
 
+    def check(self) -> None:
+        """For threads beside the main one, which gets the signals: raise what was raised there."""
+        if self._arrived is not None:
+            _interrupt(self._arrived)
+
     def _received(self, number: int, _: FrameType | None) -> None:
         if self._shielded and self._pending is None:
             self._pending = number
             return
+        self._arrived = number
         _interrupt(number)
 
     @contextmanager

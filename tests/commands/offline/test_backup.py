@@ -21,6 +21,7 @@ from klog.formats.names import TopicPartition
 from tests import corpora
 from tests.commands.running import Run, runner
 from tests.export.logs import batch, replica, write_segment
+from tests.waiting import eventually
 
 CORPUS = corpora.Corpus("k39-txn").log_dir().path
 
@@ -262,6 +263,38 @@ def test_runs_go_on_until_they_are_interrupted(logs: Path, tmp_path: Path) -> No
     assert process.returncode == 130
     assert [each["changedPartitions"] for each in made[:2]] in ([2, 0], [2, 2])
     assert made[2]["partitions"] == 1
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_signal_ends_a_run_in_the_middle_and_leaves_nothing(
+    tmp_path: Path, number: signal.Signals, code: int, jobs: int
+) -> None:
+    for topic in ("orders", "payments"):
+        replica(tmp_path / "logs" / f"{topic}-0", [batch(each, size=100_000) for each in range(60)])
+    place = tmp_path / "r"
+    command = [sys.executable, "-m", "klog", "backup", "run", str(tmp_path / "logs"), "--to", str(place)]
+    with subprocess.Popen(
+        [*command, "--jobs", str(jobs), "--throttle", "1m"], stderr=subprocess.PIPE, text=True
+    ) as process:
+        info = place / "klog-backup.json"
+        eventually(lambda: info.exists() and any(place.rglob("*.tmp")), 30)
+        process.send_signal(number)
+        _, said = process.communicate()
+    assert (process.returncode, said) == (code, "")
+    assert [each.name for each in place.rglob("*") if each.is_file()] == [info.name]
+
+
+def test_sigterm_ends_runs_that_are_repeated(logs: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "klog", "backup", "run", str(logs), "--to", str(tmp_path / "r")]
+    with subprocess.Popen(
+        [*command, "--every", "1h", "-o", "jsonl"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["partitions"] == 2
+        process.terminate()
+        _, said = process.communicate()
+    assert (process.returncode, said) == (143, "")
 
 
 def _first_with(lines: Iterable[str], *, removed: int) -> dict[str, Any]:

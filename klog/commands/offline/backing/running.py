@@ -15,6 +15,7 @@ from klog.commands.offline.backing.rows import problem_lines, result_row, result
 from klog.commands.offline.zookeeper_access import ZooKeeperConfig
 from klog.commands.shared.arguments import parse_span
 from klog.commands.shared.exit_codes import WRONG_USAGE, exit_code
+from klog.commands.shared.interrupts import Interrupts
 from klog.commands.shared.messages import print_error, print_line, print_note
 from klog.commands.shared.option_sets import flag, optional, valued
 from klog.commands.shared.output import OutputOptions
@@ -128,6 +129,7 @@ def run_all(
     running: RunningOptions,
     output: OutputOptions,
     metrics: BackupMetrics,
+    interrupts: Interrupts,
 ) -> bool:
     """Run once, or until it is interrupted. Whether the last run was clean."""
     from klog.backup.catalogue import Summariser
@@ -138,7 +140,7 @@ def run_all(
         begin_s = time.monotonic()
         try:
             with metrics.noting_failure():
-                result = _run_once(repository, origin, running, output)
+                result = _run_once(repository, origin, running, output, interrupts)
             metrics.finished(repository, result, time.monotonic() - begin_s)
             is_clean = result.is_clean
             _summarise(summariser)
@@ -161,13 +163,17 @@ def _summarise(summariser: Summariser) -> None:
 
 
 def _run_once(
-    repository: Repository, origin: Origin, running: RunningOptions, output: OutputOptions
+    repository: Repository,
+    origin: Origin,
+    running: RunningOptions,
+    output: OutputOptions,
+    interrupts: Interrupts,
 ) -> Result:
     from klog.backup.run import run_backup
 
     damaged = _checked(repository, running.jobs or origin.jobs, quiet=running.quiet) if running.full else ()
     with origin.open() as source, LateProgress("Backing up", quiet=running.quiet) as shown:
-        options = replace(_options(running, origin, shown), damaged=damaged)
+        options = replace(_options(running, origin, shown, interrupts), damaged=damaged)
         result = run_backup(repository, source, options)
     for line in problem_lines(result.manifest.problems):
         print_error(line)
@@ -194,7 +200,9 @@ def _show(result: Result, running: RunningOptions, output: OutputOptions) -> Non
         print_note(f"records of {names} are damaged at their source, and not in the backup")
 
 
-def _options(running: RunningOptions, origin: Origin, shown: LateProgress) -> RunOptions:
+def _options(
+    running: RunningOptions, origin: Origin, shown: LateProgress, interrupts: Interrupts
+) -> RunOptions:
     from klog.backup.run import RunOptions
     from klog.export.options_parsing import parse_size_bytes
     from klog.storage.cleaner.throttle import Throttle
@@ -204,6 +212,7 @@ def _options(running: RunningOptions, origin: Origin, shown: LateProgress) -> Ru
         throttle = Throttle(parse_size_bytes("--throttle", running.throttle))
 
     def on_bytes(size_bytes: int) -> None:
+        interrupts.check()  # partitions that are copied side by side are not finished first
         shown.advance(size_bytes)
         if throttle is not None:
             throttle.take(size_bytes)
