@@ -117,8 +117,9 @@ class PartitionState:
     """A partition at a run: the log from `log_start_offset` to `end_offset`.
 
     `pieces` ascend by segment and position. `end_offset` is the high watermark if a broker was running and
-    had written it down, else the log end offset. No batch above it is in the pieces. `high_watermark` is None
-    if no checkpoint names it. Every offset below the end had arrived at `read_time_ms`, by the clock of the
+    had written it down, else the log end offset. No new piece has a batch above it, but those of earlier runs
+    may: a broker that has crashed has an older high watermark in its checkpoint. `high_watermark` is None if
+    no checkpoint names it. Every offset below the end had arrived at `read_time_ms`, by the clock of the
     machine that read. `epochs` begin at or below the end. `empty_segments` are the base offsets of segments
     without a batch: only their names say where the log begins, or goes on. `source` is the directory of the
     replica that was read, with `broker_id` (None: unknown).

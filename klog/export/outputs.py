@@ -15,9 +15,10 @@ import os
 import shutil
 import threading
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Final, NamedTuple, Protocol
+from functools import partial
+from typing import Any, BinaryIO, Final, NamedTuple, Protocol, TypeVar
 
 from klog.formats.errors import UsageError
 from klog.storage.files.file_system_sync import MANY, can_sync_file_system, sync_file_system
@@ -30,6 +31,7 @@ TEMPORARY: Final = f"{JOB_STATE_DIRECTORY}/unfinished"
 """The directory of files that are being written, or were when their writer was killed."""
 DISK_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 LOCK: Final = f"{JOB_STATE_DIRECTORY}/lock"
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,8 +210,7 @@ class LocalOutput:
         with writing(self.root):
             _sync_all(self.root, [*paths])
             for temporary, target in paths.items():
-                os.makedirs(os.path.dirname(target), exist_ok=True)
-                os.replace(temporary, target)
+                _put(target, partial(os.makedirs, exist_ok=True), partial(os.replace, temporary))
             directories = {os.path.dirname(target) for target in paths.values()}
             _sync_all(self.root, sorted({*directories, *map(os.path.dirname, directories), self.root}))
         for pending, _ in files:
@@ -298,10 +299,13 @@ class _LocalFile:
     def __init__(self, output: LocalOutput) -> None:
         self._output = output
         self.temporary = output.path_of(f"{TEMPORARY}/{uuid.uuid4().hex}.tmp")
-        _make_directories(os.path.dirname(self.temporary))
         with writing(output.root):
             # Writers of tables write rows in large pieces, but footers in small ones.
-            self._file = open(self.temporary, "xb", buffering=1 << 17)  # noqa: SIM115 (see discard)
+            self._file = _put(
+                self.temporary,
+                _make_directories,
+                lambda path: open(path, "xb", buffering=1 << 17),  # noqa: SIM115 (see discard)
+            )
         self._synced = BackgroundSyncedFile(self._file)
         self.sink = Sink(self._synced)
         self.is_committed = False
@@ -311,8 +315,7 @@ class _LocalFile:
         with writing(target):
             self._synced.sync()
             self._file.close()
-            _make_directories(os.path.dirname(target))
-            os.replace(self.temporary, target)
+            _put(target, _make_directories, partial(os.replace, self.temporary))
             self.is_committed = True
             sync_directory(os.path.dirname(target))
 
@@ -334,6 +337,20 @@ class _LocalFile:
 def _unless_missing(error: OSError) -> None:
     if not isinstance(error, FileNotFoundError):
         raise error
+
+
+def _put(path: str, make_directory: Callable[[str], object], put: Callable[[str], _Result]) -> _Result:
+    """Put a file into its directory, which is made if it is not there. `LocalOutput.remove` of another
+    process may remove it between both, as it is empty.
+    """
+    directory = os.path.dirname(path)
+    while True:
+        make_directory(directory)
+        try:
+            return put(path)
+        except FileNotFoundError:
+            if os.path.isdir(directory):
+                raise
 
 
 def _make_directories(path: str) -> None:

@@ -226,3 +226,34 @@ def test_a_mistyped_uri_is_no_local_directory(place: str) -> None:
         StorageError, match=r"names no place in an object store \(write (s3|gs)://BUCKET/PATH"
     ):
         open_output(place)
+
+
+@pytest.mark.parametrize("is_batch", [False, True])
+def test_a_directory_that_another_process_removes_meanwhile_is_made_again(
+    tmp_path, monkeypatch, is_batch: bool
+) -> None:
+    """`remove` takes the directory of its file away if it is empty."""
+    output = open_output(str(tmp_path / "out"))
+    removed = []
+
+    def removing(source: str, target: str) -> None:
+        if not removed:
+            removed.append(target)
+            output.remove("day/other")
+        replaced(source, target)
+
+    replaced = os.replace
+    pending = output.create()
+    pending.sink.write(b"x")
+    monkeypatch.setattr(os, "replace", removing)
+    (tmp_path / "out" / "day").mkdir()
+    (tmp_path / "out" / "day" / "other").touch()
+    if is_batch:
+        pending.close()
+        output.commit_all([(pending, "day/file")])
+    else:
+        pending.commit("day/file")
+
+    assert removed
+    assert (tmp_path / "out" / "day" / "file").read_bytes() == b"x"
+    assert not (tmp_path / "out" / "day" / "other").exists()
