@@ -13,10 +13,10 @@ from klog.backup.packing import Packer, compression_of
 from klog.backup.reading import piece_bytes
 from klog.backup.verify import Verified, VerifyOptions, state_problem, verify
 from klog.formats.errors import StorageError
-from klog.formats.names import TopicPartition
+from klog.formats.names import FileKind, TopicPartition
 from klog.storage.reading.producer_state import pack_snapshot
 from tests.backup.repositories import Backups
-from tests.export.logs import batch, replica, write_segment
+from tests.export.logs import batch, replica, write_checkpoint, write_segment
 
 ORDERS = TopicPartition("orders", 0)
 
@@ -145,4 +145,18 @@ def test_pieces_out_of_order_are_a_problem(two: Backups) -> None:
     assert "offsets that do not ascend" in str(
         state_problem(replace(state, pieces=(first, replace(second, first_offset=3))))
     )
-    assert "but the log ends at" in str(state_problem(replace(state, end_offset=44)))
+
+
+def test_the_older_high_watermark_of_a_broker_that_has_crashed_is_no_problem(
+    backups: Backups, logs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An earlier run has read more than it."""
+    write_segment(logs / "orders-0", [batch(5 * each, 5) for each in range(8)])
+    backups.run(logs)
+    write_checkpoint(logs, FileKind.REPLICATION_CHECKPOINT, orders_0=30)
+    monkeypatch.setattr("klog.backup.scanning.holder_of", lambda _path: "a broker")
+    backups.run(logs)
+
+    state = backups.states()[ORDERS]
+    assert (state.end_offset, state.pieces[-1].end_offset) == (30, 40)
+    assert not check(backups).findings
