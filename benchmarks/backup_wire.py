@@ -130,7 +130,7 @@ def compare(work: Path, mebibytes: int, rounds: int, rows: Rows) -> str:
             "klog backup run, zstd": wire,
             "klog backup run": (*wire, "--compression", "none"),
             "klog backup run, --jobs 1": (*wire, "--compression", "none", "--jobs", "1"),
-            "raw Fetch of 1 MiB, discards": (sys.executable, "-c", _RAW_FETCH, *client, "1"),
+            "raw Fetch of 2 MiB, discards": (sys.executable, "-c", _RAW_FETCH, *client, "2"),
             "raw Fetch of 4 MiB, discards": (sys.executable, "-c", _RAW_FETCH, *client, "4"),
             "librdkafka, discards": (sys.executable, "-c", _LIBRDKAFKA, *client),
             OF_DISK: (*_RUN, str(place), str(broker.log_dirs[0]), "--compression", "none"),
@@ -142,10 +142,10 @@ def compare(work: Path, mebibytes: int, rounds: int, rows: Rows) -> str:
             return run_once(contestants[name])
 
         taken: dict[str, list[Run]] = {name: [] for name in contestants}
-        for _ in range(rounds):
+        for _ in range(rounds + 1):
             for name, runs in taken.items():
                 runs.append(run(name))
-        found = {name: medians(name, runs) for name, runs in taken.items()}
+        found = {name: medians(name, runs[1:]) for name, runs in taken.items()}  # the first round warms up
         lines = [_figures(each, mebibytes) for each in found.values()]
         ours = found["klog backup run"]
         for peer in list(contestants)[3:6]:
