@@ -17,11 +17,11 @@ from klog.backup.contents import objects_of_state
 from klog.backup.model import Manifest
 from klog.backup.repository import MissingObjectError, Repository
 from klog.backup.summaries import (
-    NEEDS,
+    OBJECT_USE,
     SUMMARY,
     BackupSummary,
     Growing,
-    Needs,
+    ObjectUse,
     Ranges,
     Summary,
     joined,
@@ -124,7 +124,7 @@ def _read_summary(repository: Repository, name: str) -> Summary | FormatError | 
 
 def summary_problem(repository: Repository, name: str) -> FormatError | None:
     """What is wrong with a summary or with its needs."""
-    decode: Callable[[bytes], object] = NEEDS.decode if names.is_needs(name) else SUMMARY.decode
+    decode: Callable[[bytes], object] = OBJECT_USE.decode if names.is_needs(name) else SUMMARY.decode
     try:
         repository.document(name, decode)
     except MissingObjectError:
@@ -185,7 +185,7 @@ class _Spans:
 
 
 @dataclass(frozen=True, slots=True)
-class Needed:
+class NeededObjects:
     """What backups need: `objects`, each with the newest of them that needs it, and all that the backups
     `to_read` lead to.
     """
@@ -194,10 +194,10 @@ class Needed:
     to_read: Sequence[str]
 
 
-def needed_by(repository: Repository, catalogue: Catalogue, identifiers: Iterable[str]) -> Needed:
+def needed_by(repository: Repository, catalogue: Catalogue, identifiers: Iterable[str]) -> NeededObjects:
     """What some backups need. Few of them are to be read if summaries have them.
 
-    An object that all backups of a summary need is not in its `Needs`, but any one of them leads to it.
+    An object that all backups of a summary need is not in its `ObjectUse`, but any one of them leads to it.
     """
     objects: dict[str, str] = {}
     members: dict[int, list[int]] = {}
@@ -215,13 +215,13 @@ def needed_by(repository: Repository, catalogue: Catalogue, identifiers: Iterabl
         if needs is not None:
             for name, number in needs.of(numbers).items():
                 objects[name] = max(objects.get(name, ""), summary.backups[number].id)
-    return Needed(objects, sorted(to_read))
+    return NeededObjects(objects, sorted(to_read))
 
 
-def _needs(repository: Repository, summary: Summary) -> Needs | None:
+def _needs(repository: Repository, summary: Summary) -> ObjectUse | None:
     """What the document says; None if it cannot be read: manifests and states say the same."""
     try:
-        return None if summary.objects is None else repository.document(summary.objects, NEEDS.decode)
+        return None if summary.objects is None else repository.document(summary.objects, OBJECT_USE.decode)
     except FormatError:
         return None
 
@@ -331,7 +331,7 @@ def _needed_by_some(
 def _put_needs(
     repository: Repository, backups: Sequence[BackupSummary], objects: Mapping[str, Ranges]
 ) -> str:
-    data = NEEDS.encode(Needs(objects))
+    data = OBJECT_USE.encode(ObjectUse(objects))
     name = names.needs(backups[0].id, backups[-1].id, _content_id(repository, data))
     repository.store.put(name, data)
     return name

@@ -49,7 +49,7 @@ class BackupSummary:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Some backups by their ids, and which of them have a topic. `objects` is the name of a `Needs`."""
+    """Some backups by their ids, and which of them have a topic. `objects` is the name of a `ObjectUse`."""
 
     backups: tuple[BackupSummary, ...]
     topics: Mapping[str, Ranges]
@@ -57,7 +57,7 @@ class Summary:
 
 
 @dataclass(frozen=True, slots=True)
-class Needs:
+class ObjectUse:
     """Which of the backups of a summary need an object. Those that all of them need may be left out."""
 
     objects: Mapping[str, Ranges]
@@ -155,7 +155,7 @@ _SUMMARY: Final = structure(
     topics=Member("topics", mapping(_RANGES)),
     objects=Member("objects", optional(TEXT), None),
 )
-_NEEDS: Final = structure(Needs, objects=Member("objects", mapping(_RANGES)))
+_OBJECT_USE: Final = structure(ObjectUse, objects=Member("objects", mapping(_RANGES)))
 
 SUMMARY: Final[Document[Summary]] = Document("klog backup summary", _SUMMARY, is_packed=True)
-NEEDS: Final[Document[Needs]] = Document("klog backup needs", _NEEDS, is_packed=True)
+OBJECT_USE: Final[Document[ObjectUse]] = Document("klog backup needs", _OBJECT_USE, is_packed=True)

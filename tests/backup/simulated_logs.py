@@ -10,7 +10,7 @@ import random
 from dataclasses import dataclass, field
 
 from klog.backup.moment.decisions import TRANSACTION_TOPIC, Decisions
-from klog.backup.moment.history import HistoryReader
+from klog.backup.moment.history import HistoryBuilder
 from klog.backup.moment.values import EndRule, PartitionHistory
 from klog.coordinator.transactions.records import TransactionRecord
 from klog.coordinator.transactions.values import Producer, TransactionState
@@ -147,7 +147,7 @@ class SimulatedCluster:
         """A partition of which everything up to a time is known. What is before `start_offset` was deleted by
         then, in the middle of a segment.
         """
-        reader = HistoryReader(rule)
+        reader = HistoryBuilder(rule)
         data, table = memoryview(self.logs[partition].data(view_ms)), BatchTable()
         kernel.scan(data, 0, True, table)
         reader.follow(data, table)

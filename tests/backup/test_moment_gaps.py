@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from klog.backup.moment.cut import ConsistentEnds
-from klog.backup.moment.history import HistoryReader
+from klog.backup.moment.history import HistoryBuilder
 from klog.backup.moment.values import Cut, EndRule, Gap, PartitionCut, PartitionHistory
 from klog.formats.constants import CONTROL_BIT
 from klog.formats.errors import UsageError
@@ -34,7 +34,7 @@ class Damaged:
         self.kept = b"".join(batches[:first]), b"".join(batches[first + lost :])
 
     def history(self, *, gaps: bool = True, complete_ms: int | None = None) -> PartitionHistory:
-        reader = HistoryReader(EndRule(0), [self.gap] if gaps else [])
+        reader = HistoryBuilder(EndRule(0), [self.gap] if gaps else [])
         for data in self.kept:
             table = BatchTable()
             kernel.scan(data, 0, True, table)

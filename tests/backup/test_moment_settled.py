@@ -15,7 +15,7 @@ from klog.backup.moment.decisions import Decisions
 from klog.backup.moment.open_transactions import OpenTransactions
 from klog.backup.moment.values import EndRule, PartitionHistory
 from klog.backup.moment.view import Part, PartitionView
-from klog.backup.restoring.histories import Detail, HistoryReading
+from klog.backup.restoring.histories import Detail, PlanReading
 from klog.formats.names import TopicPartition
 from klog.kernel import kernel
 from klog.kernel.columns import BatchTable
@@ -73,7 +73,7 @@ def read(
     """The history, and how many pieces were passed over."""
     pieces = Pieces(cluster, partition, view_ms)
     view = PartitionView(partition, None, pieces.parts, 0, None, None, (), None, view_ms, (), ())
-    found = HistoryReading(pieces, Detail.CUT, settled_ms).read(view, rule)
+    found = PlanReading(pieces, Detail.CUT, settled_ms).read(view, rule)
     return found.history, len(pieces.parts) - len(pieces.opened)
 
 

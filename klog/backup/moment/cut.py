@@ -101,7 +101,7 @@ class ConsistentEnds:
     def _is_whole(self, decision: Decision) -> bool:
         """Whether each partition is known up to the decision. What is lost in a gap is lost with the gap."""
         return all(
-            max(self._histories[partition].complete_ms, self._histories[partition].lost_until_ms)
+            max(self._histories[partition].complete_ms, self._histories[partition].decisions_lost_until_ms)
             >= decision.decided_ms
             or (partition, decision.log, decision.offset) in self._complete
             for partition in decision.partitions or ()

@@ -17,7 +17,7 @@ from klog.formats.errors import UsageError
 from klog.kernel.columns import BatchTable
 
 
-class HistoryReader:
+class HistoryBuilder:
     """Takes the batches of one partition in their order. Markers may be lost in `gaps`."""
 
     def __init__(self, rule: EndRule, gaps: Sequence[Gap] = ()) -> None:
@@ -29,7 +29,7 @@ class HistoryReader:
         self._leader_epoch = -1
         self._transactions = OpenTransactions()
         self._ended: list[Transaction] = []
-        self._lost_until_ms = -1
+        self._decisions_lost_until_ms = -1
         self._is_behind_gap = False  # and no marker came since
 
     @property
@@ -44,14 +44,14 @@ class HistoryReader:
             return
         while self._gaps and table.last_offset[first] >= self._gaps[0].end_offset:
             self._pass(self._gaps.popleft())
-            self._lost_until_ms, self._is_behind_gap = table.max_timestamp[first], True
+            self._decisions_lost_until_ms, self._is_behind_gap = table.max_timestamp[first], True
         if self._end is None:
             self._find_end(table, first, last)
         self._last_end = table.last_offset[last - 1] + 1
         ended = list(self._transactions.follow(data, table, first, last))
         marker = ended[0].marker if ended else None
         if self._is_behind_gap and marker is not None:
-            self._lost_until_ms, self._is_behind_gap = marker.timestamp, False
+            self._decisions_lost_until_ms, self._is_behind_gap = marker.timestamp, False
         self._ended += ended
 
     def skip(self, piece: Piece, *, by_time: bool) -> None:
@@ -78,7 +78,7 @@ class HistoryReader:
             tuple(transactions),
             self._transactions.coordinator_epochs,
             self._leader_epoch,
-            self._lost_until_ms,
+            self._decisions_lost_until_ms,
             start_offset,
         )
 

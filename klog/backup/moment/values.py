@@ -78,8 +78,8 @@ class PartitionHistory:
     """A partition around a moment. `end_offset` is where it ends by the rule, `view_end` where all that is
     known of it ends. Everything that was acknowledged up to `complete_ms` is known. `leader_epoch` is that of
     the last batch before the end, -1 for none. `coordinator_epochs` are those of each producer's last marker.
-    What was decided up to `lost_until_ms` may be lost in a gap, -1 if there is none. The log begins at
-    `start_offset`: after the end, if all that was there at the moment had been deleted when a run read it.
+    What was decided up to `decisions_lost_until_ms` may be lost in a gap, -1 if there is none. The log begins
+    at `start_offset`: after the end, if all that was there at the moment had been deleted when a run read it.
     """
 
     end_offset: int
@@ -89,7 +89,7 @@ class PartitionHistory:
     transactions: tuple[Transaction, ...]
     coordinator_epochs: Mapping[int, int]
     leader_epoch: int = -1
-    lost_until_ms: int = -1
+    decisions_lost_until_ms: int = -1
     start_offset: int = 0
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from klog.backup.model import Piece
 from klog.backup.moment.decisions import TRANSACTION_TOPIC
-from klog.backup.moment.history import HistoryReader
+from klog.backup.moment.history import HistoryBuilder
 from klog.backup.moment.values import EndRule, PartitionHistory
 from klog.backup.moment.view import Part, PartitionView
 from klog.backup.restoring.batches import PieceSource, Rows, read_batches
@@ -59,7 +59,7 @@ def settled_before_ms(views: Sequence[PartitionView], moment_ms: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class HistoryReading:
+class PlanReading:
     """Reads the partitions of a plan. If only the cut is asked for, the transactions that ended before
     `settled_ms` are left out.
     """
@@ -71,11 +71,11 @@ class HistoryReading:
 
     def read(self, view: PartitionView, rule: EndRule) -> Read:
         """The history of a partition. Raises `KlogError`."""
-        return _Reading(self, view, rule).read()
+        return _PartitionReading(self, view, rule).read()
 
 
-class _Reading:
-    def __init__(self, asked: HistoryReading, view: PartitionView, rule: EndRule) -> None:
+class _PartitionReading:
+    def __init__(self, asked: PlanReading, view: PartitionView, rule: EndRule) -> None:
         self._source, self._on_bytes = asked.source, asked.on_bytes
         self._view = view
         self._rule = rule
@@ -84,7 +84,7 @@ class _Reading:
         self._needs_all = asked.detail >= Detail.BATCHES or bool(view.gaps) or is_deciding
         self._needs_transactions = asked.detail is not Detail.CUT
         self._settled_ms = asked.settled_ms
-        self._reader = HistoryReader(rule, view.gaps)
+        self._reader = HistoryBuilder(rule, view.gaps)
         self._found = Read(self._reader.finish(0), 0, 0, MAGIC_V2, [])
 
     def read(self) -> Read:

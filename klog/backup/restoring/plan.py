@@ -18,8 +18,8 @@ from klog.backup.restoring.batches import PieceSource, read_batches
 from klog.backup.restoring.histories import (
     SETTLED_MS,
     Detail,
-    HistoryReading,
     OnBytes,
+    PlanReading,
     Read,
     settled_before_ms,
 )
@@ -103,7 +103,7 @@ def plan_restore(
     rules = [(view, rule_of(view, moment)) for view in views]
     settled_ms = settled_before_ms(views, moment_ms)
     while True:
-        found = _read(HistoryReading(source, detail, settled_ms, on_bytes), rules, jobs)
+        found = _read(PlanReading(source, detail, settled_ms, on_bytes), rules, jobs)
         histories = {partition: each.history for partition, each in found.items()}
         ends = ConsistentEnds(histories, _decisions(found))
         open_since_ms = ends.open_since_ms() if detail is Detail.CUT else None
@@ -133,7 +133,7 @@ def plan_restore(
 
 
 def _read(
-    reading: HistoryReading, rules: Sequence[tuple[PartitionView, EndRule]], jobs: int
+    reading: PlanReading, rules: Sequence[tuple[PartitionView, EndRule]], jobs: int
 ) -> dict[TopicPartition, Read]:
     found = side_by_side(jobs, lambda each: reading.read(*each), rules)
     return {view.partition: read for (view, _), read in zip(rules, found, strict=True)}
