@@ -36,7 +36,6 @@ from tests.backup import seen
 from tests.backup.repositories import Backups
 from tests.commands.running import Outcome, Run, runner
 from tests.export.logs import Log, batch
-from tests.peers import KafkaPeer
 from tests.peers.broker import KRaftBroker, ZooKeeperBroker
 
 
@@ -453,20 +452,18 @@ def test_a_right_that_is_missing_is_said_before_anything_is_made(
 
 
 @pytest.mark.kafka
-def test_kafka_3_takes_a_restore(
-    restore: Restore, backed_up: BackedUp, tmp_path: Path, kafka3: KafkaPeer
+@pytest.mark.parametrize(
+    ("peer", "kind"), [("kafka3", ZooKeeperBroker), ("kafka4", KRaftBroker)], ids=["3.9", "4.1"]
+)
+def test_kafka_takes_a_restore(
+    restore: Restore,
+    backed_up: BackedUp,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    peer: str,
+    kind: type[ZooKeeperBroker | KRaftBroker],
 ) -> None:
-    with ZooKeeperBroker(tmp_path / "kafka") as broker:
-        done = restore(backed_up.place, broker.bootstrap)
-        assert done.code == 0, done.err
-        require_same(backed_up, broker.bootstrap)
-
-
-@pytest.mark.kafka
-def test_kafka_4_takes_a_restore(
-    restore: Restore, backed_up: BackedUp, tmp_path: Path, kafka4: KafkaPeer
-) -> None:
-    with KRaftBroker(tmp_path / "kafka") as broker:
+    with kind(tmp_path / "kafka", peer=request.getfixturevalue(peer)) as broker:
         done = restore(backed_up.place, broker.bootstrap)
         assert done.code == 0, done.err
         require_same(backed_up, broker.bootstrap)
