@@ -42,6 +42,14 @@ def orders(log_directory: Path, count: int = 12, topic: str = "orders-0") -> Pat
     return log.directory
 
 
+@pytest.fixture
+def directory(backups: Backups, logs: Path) -> Path:
+    """The log of orders-0 with 60 records, which is backed up."""
+    found = orders(logs)
+    backups.run(logs)
+    return found
+
+
 def rows(done: object) -> list[dict[str, object]]:
     assert done.code == 0, done.err  # type: ignore[attr-defined]
     return [json.loads(line) for line in done.out.splitlines()]  # type: ignore[attr-defined]
@@ -55,11 +63,9 @@ def test_a_dry_run_says_what_would_come_back_and_writes_nothing(
     klog: Run,
     backups: Backups,
     logs: Path,
+    directory: Path,
     tmp_path: Path,
 ) -> None:
-    directory = orders(logs)
-    backups.run(logs)
-
     (row,) = rows(klog("restore", backups.place, "--dry-run", "--json"))
 
     assert (row["topic"], row["partition"], row["endOffset"]) == ("orders", 0, 60)
@@ -72,11 +78,9 @@ def test_a_dry_run_says_what_would_come_back_and_writes_nothing(
 def test_before_the_first_backup_the_timestamps_of_records_decide(
     klog: Run,
     backups: Backups,
-    logs: Path,
+    directory: Path,
     tmp_path: Path,
 ) -> None:
-    directory = orders(logs)
-    backups.run(logs)
     at_ms = FIRST_MS + 200 * 45  # the batch of the offsets 40 to 44 is complete
 
     (row,) = rows(klog("restore", backups.place, "--at", at_ms, "--to", tmp_path / "new", "--json"))
@@ -136,14 +140,12 @@ def test_what_a_run_had_read_had_arrived_whatever_its_timestamps_say(
     assert (by_time["endOffset"], by_time["basis"]) == (60, "timestamp")
 
 
+@pytest.mark.usefixtures("directory")
 def test_partitions_end_at_given_offsets(
     klog: Run,
     backups: Backups,
-    logs: Path,
     tmp_path: Path,
 ) -> None:
-    orders(logs)
-    backups.run(logs)
     (tmp_path / "offsets").write_text("orders:0:35\n")
 
     (row,) = rows(klog("restore", backups.place, "--offsets", tmp_path / "offsets", "--dry-run", "--json"))
@@ -172,14 +174,13 @@ def test_a_topic_comes_back_under_another_name_without_the_others(
     assert log_files(tmp_path / "new" / "orders-before-0") == log_files(directory)
 
 
+@pytest.mark.usefixtures("directory")
 def test_a_target_that_is_not_empty_is_refused(
     klog: Run,
     backups: Backups,
     logs: Path,
     tmp_path: Path,
 ) -> None:
-    orders(logs)
-    backups.run(logs)
     before = contents(logs)
 
     done = klog("restore", backups.place, "--to", logs)
@@ -267,14 +268,12 @@ def test_a_killed_restore_leaves_no_directory_that_a_broker_starts_on_and_goes_o
     assert different <= {"meta.properties", "klog-metadata.sqlite"}  # they have the time of their making
 
 
+@pytest.mark.usefixtures("directory")
 def test_an_unfinished_restore_goes_on_only_as_the_same_restore(
     klog: Run,
     backups: Backups,
-    logs: Path,
     tmp_path: Path,
 ) -> None:
-    orders(logs)
-    backups.run(logs)
     with pytest.raises(KilledError):
         restore(backups, tmp_path / "new", 1)
 
@@ -285,14 +284,12 @@ def test_an_unfinished_restore_goes_on_only_as_the_same_restore(
     assert (tmp_path / "new" / restore_target.INCOMPLETE).exists()
 
 
+@pytest.mark.usefixtures("directory")
 def test_a_damaged_object_is_named_and_nothing_incomplete_looks_complete(
     klog: Run,
     backups: Backups,
-    logs: Path,
     tmp_path: Path,
 ) -> None:
-    orders(logs)
-    backups.run(logs)
     piece = max(name for name in backups.objects() if name.endswith(".log"))
     path = Path(str(backups.place)) / piece
     data = bytearray(path.read_bytes())
