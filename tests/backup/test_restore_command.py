@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import time
 from pathlib import Path
 
 import pytest
@@ -106,6 +108,21 @@ def test_a_moment_that_is_not_between_two_backups_is_noted(klog: Run, backups: B
     assert "the moment is after the newest backup, of 20" in after.err
     assert (at_end.err, newest.err) == ("", "")
     assert (before.code, after.code) == (0, 0)
+
+
+@pytest.mark.usefixtures("directory")
+def test_a_moment_is_shown_with_the_time_zone_in_which_it_was_meant(
+    klog: Run, backups: Backups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever takes 10:00 from a log in UTC sees that it was read as local time."""
+    with monkeypatch.context() as patched:
+        patched.setenv("TZ", "Asia/Tokyo")
+        time.tzset()
+        done = klog("restore", backups.place, "--at", "2023-11-15T10:00:00", "--dry-run")
+    time.tzset()
+
+    assert "would come back as of 2023-11-15 10:00:00.000 JST" in done.out
+    assert re.search(r"before the first backup, of 20\S+ \S+ JST", done.err)
 
 
 def test_partitions_that_no_run_has_read_since_the_moment_are_noted(

@@ -25,7 +25,7 @@ from klog.commands.offline.restore_output import (
     summary,
 )
 from klog.commands.offline.zookeeper_access import ZooKeeperConfig, access_of
-from klog.commands.shared.cells import human_bytes, human_time
+from klog.commands.shared.cells import human_bytes, zoned_time
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.key_options import KeyOptions
 from klog.commands.shared.messages import print_error, print_line, print_note
@@ -312,7 +312,7 @@ def _say_what_came(plan: RestorePlan, restored: Restored, *, quiet: bool) -> Non
     if quiet:
         return
     size_bytes = sum(each.size_bytes for each in restored.written.values())
-    print_line(f"{summary(plan)} as of {human_time(plan.moment_ms)}, {human_bytes(size_bytes)}:")
+    print_line(f"{summary(plan)} as of {zoned_time(plan.moment_ms)}, {human_bytes(size_bytes)}:")
     for broker_id, directory in restored.directories.items():
         print_line(f"node {broker_id}: {directory}")
 

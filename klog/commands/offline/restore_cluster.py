@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from klog.commands.offline.restore_output import Planned, alone, note_damage, row_of, say_what_would, summary
-from klog.commands.shared.cells import human_time
+from klog.commands.shared.cells import zoned_time
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_error, print_line, print_note
 from klog.commands.shared.output import OutputOptions
@@ -70,7 +70,7 @@ def restore_into_cluster(
     for failure in produced.groups.failures:
         print_error(failure)
     if output.for_people and not quiet:
-        print_line(f"{summary(shown)} as of {human_time(plan.moment_ms)}: {_what_came(produced, options)}")
+        print_line(f"{summary(shown)} as of {zoned_time(plan.moment_ms)}: {_what_came(produced, options)}")
     return not produced.groups.failures
 
 

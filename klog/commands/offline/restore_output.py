@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from klog.commands.shared.cells import human_bytes, human_time
+from klog.commands.shared.cells import human_bytes, zoned_time
 from klog.commands.shared.messages import print_line, print_note
 from klog.commands.shared.output import OutputOptions
 from klog.commands.shared.tables import Row
@@ -72,7 +72,7 @@ def say_what_would(plan: RestorePlan, read_s: float, output: OutputOptions, rows
         return
     print_line(
         f"{summary(plan)}, {human_bytes(plan.size_bytes)}, would come back as of"
-        f" {human_time(plan.moment_ms)}; reading it took {read_s:.1f} s, and a restore reads it again"
+        f" {zoned_time(plan.moment_ms)}; reading it took {read_s:.1f} s, and a restore reads it again"
     )
     note_damage(plan)
 
@@ -80,19 +80,19 @@ def say_what_would(plan: RestorePlan, read_s: float, output: OutputOptions, rows
 def note_moment(selected: Selected) -> None:
     """Say so if the moment is not between two backups, or not for all partitions."""
     if selected.is_before_all:
-        begin = human_time(selected.manifest.begin_ms)
+        begin = zoned_time(selected.manifest.begin_ms)
         print_note(
             f"the moment is before the first backup, of {begin}: what was removed by then is not there"
         )
     elif selected.is_after_all:
-        last = human_time(selected.last_ms)
+        last = zoned_time(selected.last_ms)
         print_note(f"the moment is after the newest backup, of {last}: what came later is not there")
     elif selected.behind:
         count, total = len(selected.behind), len(selected.views)
         first = selected.behind[0]
         print_note(
             f"no run has looked at {count} of {count_of(total, 'partition')} since the moment, at"
-            f" {first.partition} since {human_time(first.read_ms)}: what came later is not there"
+            f" {first.partition} since {zoned_time(first.read_ms)}: what came later is not there"
         )
 
 

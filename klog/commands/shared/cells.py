@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+from contextlib import suppress
 from datetime import datetime
 from typing import Final
 
@@ -44,6 +45,14 @@ def human_time(timestamp_ms: int) -> str:
     except (ValueError, OverflowError, OSError):
         return str(timestamp_ms)
     return f"{moment.isoformat(' ')}.{timestamp_ms % 1000:03d}"
+
+
+def zoned_time(timestamp_ms: int) -> str:
+    """As `human_time`, with the name of the time zone, for those who compare it with other clocks."""
+    shown = human_time(timestamp_ms)
+    with suppress(ValueError, OverflowError, OSError):
+        shown += f" {datetime.fromtimestamp(timestamp_ms // 1000).astimezone().tzname()}"
+    return shown
 
 
 def zone() -> str:
