@@ -11,11 +11,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 
-import pytest
+from tests.backup.moto_s3 import HOST, moto_s3, uri_of
 
-_HOST = "127.0.0.1"
 _HEADERS_OF_ONE_HOP = ("connection", "transfer-encoding", "content-length")
 _STEP_BYTES = 16 << 10
 
@@ -108,7 +106,7 @@ class _Handler(BaseHTTPRequestHandler):
         return b"".join(parts)
 
     def _forward(self, body: bytes, fault: Fault) -> None:
-        connection = http.client.HTTPConnection(_HOST, self.server.target)
+        connection = http.client.HTTPConnection(HOST, self.server.target)
         try:
             connection.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
             for name, value in self.headers.items():
@@ -162,31 +160,16 @@ class _Handler(BaseHTTPRequestHandler):
 @contextmanager
 def faulty_s3() -> Iterator[FaultyS3]:
     """moto's server, and a proxy before it. There is a bucket `backups`."""
-    import boto3
-    from moto.server import ThreadedMotoServer
-
-    server: Any = ThreadedMotoServer(ip_address=_HOST, port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    patch = pytest.MonkeyPatch()
-    patch.setenv("AWS_ACCESS_KEY_ID", "key")
-    patch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-    patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    proxy = _Proxy((_HOST, 0), _Handler)
-    own_port = proxy.server_address[1]
-    uri = f"s3://backups/NAME?endpoint_override={_HOST}:{own_port}&scheme=http&region=us-east-1"
-    proxy.faulty, proxy.target = FaultyS3(uri, own_port), port
-    thread = threading.Thread(target=proxy.serve_forever, args=(0.05,), daemon=True)
-    thread.start()
-    try:
-        client = boto3.client("s3", endpoint_url=f"http://{host}:{port}", region_name="us-east-1")
-        client.create_bucket(Bucket="backups")
-        client.close()
-        yield proxy.faulty
-    finally:
-        proxy.faulty.released.set()
-        proxy.shutdown()
-        proxy.server_close()
-        thread.join()
-        patch.undo()
-        server.stop()
+    with moto_s3() as port:
+        proxy = _Proxy((HOST, 0), _Handler)
+        own_port = proxy.server_address[1]
+        proxy.faulty, proxy.target = FaultyS3(uri_of(own_port, "NAME"), own_port), port
+        thread = threading.Thread(target=proxy.serve_forever, args=(0.05,), daemon=True)
+        thread.start()
+        try:
+            yield proxy.faulty
+        finally:
+            proxy.faulty.released.set()
+            proxy.shutdown()
+            proxy.server_close()
+            thread.join()

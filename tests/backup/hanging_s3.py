@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import pytest
-
+from tests.backup.moto_s3 import HOST, create_bucket, credentials, uri_of
 from tests.threads import join, started
 
 _BUSY = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
@@ -59,7 +58,6 @@ def _first_half(answer: Iterable[bytes]) -> Iterator[bytes]:
 @contextmanager
 def faulty_s3() -> Iterator[FaultyS3]:
     """A server with an empty bucket, and the credentials for it in the environment."""
-    import boto3
     from moto.server import DomainDispatcherApplication, create_backend_app
     from werkzeug.serving import WSGIRequestHandler, make_server
 
@@ -68,22 +66,15 @@ def faulty_s3() -> Iterator[FaultyS3]:
             """Nothing."""
 
     faults = FaultyS3(DomainDispatcherApplication(create_backend_app))
-    server = make_server("127.0.0.1", 0, faults, threaded=True, request_handler=Quiet)
+    server = make_server(HOST, 0, faults, threaded=True, request_handler=Quiet)
     thread = started(server.serve_forever)
-    patch = pytest.MonkeyPatch()
-    patch.setenv("AWS_ACCESS_KEY_ID", "key")
-    patch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-    patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     try:
-        address = f"127.0.0.1:{server.server_port}"
-        client = boto3.client("s3", endpoint_url=f"http://{address}", region_name="us-east-1")
-        client.create_bucket(Bucket="backups")
-        client.close()
-        faults.uri = f"s3://backups/cluster?endpoint_override={address}&scheme=http&region=us-east-1"
-        yield faults
+        with credentials():
+            create_bucket(server.server_port)
+            faults.uri = uri_of(server.server_port)
+            yield faults
     finally:
         faults.go_on()
-        patch.undo()
         server.shutdown()
         join([thread])
         server.server_close()

@@ -17,6 +17,7 @@ from klog.backup.store import Store, open_store
 from klog.backup.verify import VerifyOptions, verify
 from klog.export.outputs import LocalOutput
 from klog.formats.errors import MissingInputError, StorageError
+from tests.backup.moto_s3 import moto_s3, uri_of
 from tests.backup.repositories import Backups, log_files
 from tests.export.logs import batch, replica, write_segment
 from tests.export.object_store import counted_store
@@ -25,24 +26,8 @@ from tests.export.object_store import counted_store
 @pytest.fixture(scope="module")
 def s3() -> Iterator[str]:
     """The URI of an empty bucket of moto's server."""
-    import boto3
-    from moto.server import ThreadedMotoServer
-
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    patch = pytest.MonkeyPatch()
-    patch.setenv("AWS_ACCESS_KEY_ID", "key")
-    patch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-    patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    try:
-        client = boto3.client("s3", endpoint_url=f"http://{host}:{port}", region_name="us-east-1")
-        client.create_bucket(Bucket="backups")
-        client.close()
-        yield f"s3://backups/cluster?endpoint_override={host}:{port}&scheme=http&region=us-east-1"
-    finally:
-        patch.undo()
-        server.stop()
+    with moto_s3() as port:
+        yield uri_of(port)
 
 
 def logs_that_grow(logs: Path) -> Iterator[None]:

@@ -15,6 +15,7 @@ from klog.backup.store import Store
 from klog.export.outputs import FileStatus, LocalOutput
 from klog.formats.errors import StorageError
 from klog.replicas import remote
+from tests.backup.moto_s3 import credentials, uri_of
 from tests.backup.repositories import Backups
 from tests.commands.running import Run, runner
 from tests.export.logs import batch, replica
@@ -33,14 +34,12 @@ def address() -> Iterator[str]:
 
 
 @pytest.fixture
-def silent_s3(address: str, monkeypatch: pytest.MonkeyPatch) -> str:
+def silent_s3(address: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A repository there. Each call makes one attempt, and a command one call."""
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setattr(remote, "_S3_ATTEMPTS", 1)
     monkeypatch.setattr(store, "START_S", 0.0)
-    return f"s3://backups/cluster?endpoint_override={address}&scheme=http&region=us-east-1"
+    with credentials():
+        yield uri_of(int(address.rpartition(":")[2]))
 
 
 @pytest.mark.parametrize(
