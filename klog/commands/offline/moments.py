@@ -8,8 +8,6 @@ from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from klog.commands.offline.backing.opening import open_patiently
-from klog.commands.offline.restore_output import alone, note_damage, note_moment
 from klog.commands.shared.arguments import parse_time
 from klog.commands.shared.key_options import KeyOptions
 from klog.commands.shared.option_sets import option_set, valued
@@ -41,6 +39,8 @@ class RepositoryOptions:
 
     def requests(self, wants_topic: Callable[[str], bool]) -> list[RestoreRequest]:
         """The moments that were given, for one repository each. Raises UsageError."""
+        if not self.at and not self.backup:
+            return []
         from klog.backup.restoring.request import RestoreRequest
 
         if self.at and self.backup:
@@ -73,10 +73,13 @@ def files_of(
 
     Raises UsageError, other KlogErrors as a restore.
     """
-    from klog.backup.restoring.request import RestoreRequest
-
     requests = moments.requests(wants_topic)
     repositories = [path for path in paths if _is_repository(path, must_know=bool(requests))]
+    if not requests and not repositories:
+        yield list(paths)
+        return
+    from klog.backup.restoring.request import RestoreRequest
+
     if len(requests) > len(repositories):
         there = "there is one" if len(repositories) == 1 else f"there are {len(repositories)}"
         raise UsageError(
@@ -95,6 +98,8 @@ def files_of(
 
 def _is_repository(path: str, *, must_know: bool) -> bool:
     if not is_remote(path):
+        if not os.path.isdir(local_path(path)):
+            return False
         from klog.backup.names import INFO
 
         return os.path.exists(os.path.join(local_path(path), INFO))
@@ -113,6 +118,8 @@ def _copied(
     place: str, request: RestoreRequest, keys: KeyOptions, wants: Callable[[TopicPartition], bool]
 ) -> Iterator[str]:
     from klog.backup.restoring.copies import copied_logs, plan_copy
+    from klog.commands.offline.backing.opening import open_patiently
+    from klog.commands.offline.restore_output import alone, note_damage, note_moment
 
     repository = open_patiently(place, keys)
     selected, plan = plan_copy(repository, request, wants)

@@ -25,7 +25,7 @@ main.main()
 
 KLOG = {
     "": ["klog"],
-    "klog": ["commands", "formats", "kernel", "storage"],
+    "klog": ["commands", "formats", "kernel", "replicas", "storage"],
     "klog.commands": ["kafka_tools", "main", "offline", "shared"],
     "klog.commands.kafka_tools": ["dump_log"],
     "klog.commands.kafka_tools.dump_log": [
@@ -41,13 +41,14 @@ KLOG = {
         "printing",
         "segment",
     ],
-    "klog.commands.offline": ["dump", "dump_segment", "outputs"],
+    "klog.commands.offline": ["dump", "dump_segment", "moments", "outputs"],
     "klog.commands.offline.dump": ["options"],
     "klog.commands.shared": [
         "arguments",
         "connection",
         "decoding",
         "exit_codes",
+        "key_options",
         "messages",
         "option_sets",
         "records",
@@ -71,6 +72,7 @@ KLOG = {
         "wrapping",
     ],
     "klog.kernel": ["columns", "kernel", "text", "twins"],
+    "klog.replicas": ["files"],
     "klog.storage": ["files", "indexes", "reading"],
     "klog.storage.files": ["chunks", "files", "gzipped", "kafka_files", "seekable", "sparse_files"],
     "klog.storage.indexes": ["index_file"],
