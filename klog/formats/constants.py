@@ -76,15 +76,9 @@ SNAPSHOT_VERSION: Final = 1
 
 CHECKPOINT_VERSION: Final = 0
 
-# Commits in `__consumer_offsets`: sizes without the texts, positions before the first text.
+# Commits in `__consumer_offsets`.
 COMMIT_KEY_VERSION: Final = 1
-COMMIT_KEY_BYTES: Final = fixed_fields.size_bytes("GroupKey.1")
-COMMIT_GROUP_POSITION: Final = fixed_fields.run("GroupKey.1").at("group")
 COMMIT_VALUE_VERSION: Final = 3
-COMMIT_VALUE_BYTES: Final = fixed_fields.size_bytes("OffsetCommitValue.3")
-COMMIT_OFFSET_POSITION: Final = fixed_fields.run("OffsetCommitValue.3").at("offset")
-COMMIT_LEADER_EPOCH_POSITION: Final = fixed_fields.run("OffsetCommitValue.3").at("leaderEpoch")
-COMMIT_METADATA_POSITION: Final = fixed_fields.run("OffsetCommitValue.3").at("metadata")
 
 INT16_MAX: Final = 2**15 - 1
 INT32_MAX: Final = 2**31 - 1
@@ -100,10 +94,6 @@ CONTROL_TYPES: Final = (
     "KRAFT_VERSION",
     "KRAFT_VOTERS",
 )
-CONTROL_TYPE_POSITION: Final = fixed_fields.run("ControlKey").at("type")
-CONTROL_KEY_BYTES: Final = fixed_fields.size_bytes("ControlKey")
-CONTROL_EPOCH_POSITION: Final = fixed_fields.run("EndTxnMarker").at("coordinatorEpoch")
-CONTROL_MARKER_BYTES: Final = fixed_fields.size_bytes("EndTxnMarker")
 CONTROL_ABORT: Final = 0
 CONTROL_COMMIT: Final = 1
 
