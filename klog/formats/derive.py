@@ -12,6 +12,7 @@ Change a definition first, run this module, then use the new names in `constants
 from __future__ import annotations
 
 import importlib
+import textwrap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -231,12 +232,13 @@ def include_text() -> str:
         "",
         "from klog.formats import constants as _python",
         "",
-        "cpdef enum:",
+        "cdef enum:",
         *(f"    {name} = {value}" for name, value in numbers.items()),
         "",
-        "for _name, _number in vars(_python).items():",
-        "    if _name.isupper() and globals().get(_name, _number) != _number:",
-        '        raise AssertionError(f"{_name}: build the compiled modules again")',
+        "for _name, _number in dict(",
+        *(f"    {line}" for line in textwrap.wrap(", ".join(f"{name}={name}" for name in numbers), 100)),
+        ").items():",
+        '    assert getattr(_python, _name) == _number, f"{_name}: build the compiled modules again"',
     ]
     return "\n".join([*lines, ""])
 
