@@ -26,12 +26,12 @@ def klog_command(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPa
     return runner(capfd, monkeypatch)
 
 
-def states(repository: Repository) -> list[PartitionState]:
+def states(repository: Repository) -> dict[int, PartitionState]:
     """Of the topic's partitions in the newest backup."""
     manifest = repository.newest()
     assert manifest is not None
     refs = repository.partitions(manifest).items()
-    return [repository.state(partition, ref) for partition, ref in refs if partition.topic == TOPIC]
+    return {each.partition: repository.state(each, ref) for each, ref in refs if each.topic == TOPIC}
 
 
 @pytest.mark.parametrize("opener", [opened_by_kafka_3, opened_by_kafka_4])
@@ -43,7 +43,12 @@ def test_consumers_go_on_behind_a_gap_and_all_transactions_around_it_end_as_they
     request = RestoreRequest(wants=lambda topic: topic == TOPIC, names={TOPIC: WHOLE})
     restore(recorded.repository, request, whole)
     give_new_ids(whole)
-    for state in states(recorded.repository):
+    # Without the end of a partition, all partitions end where it was read last.
+    with_middle = {
+        number: each for number, each in states(recorded.repository).items() if len(each.pieces) > 2
+    }
+    assert with_middle
+    for state in with_middle.values():
         (place / state.pieces[len(state.pieces) // 2].name).unlink()
 
     words = ("--to", damaged, "--topic", f"{TOPIC}|__.*", "--skip-damaged", "-q")
@@ -58,7 +63,7 @@ def test_consumers_go_on_behind_a_gap_and_all_transactions_around_it_end_as_they
             rf"{TOPIC}-(\d+): the offsets (\d+) to (\d+) are lost", done.err
         )
     }
-    assert lost.keys() == set(range(PARTITIONS))
+    assert lost.keys() == with_middle.keys()
     topics = [(topic, number) for topic in (WHOLE, TOPIC) for number in range(PARTITIONS)]
     with opener([damaged, whole], tmp_path / "kafka") as address:
         read = read_committed(address, topics)
