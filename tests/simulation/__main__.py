@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import sys
 import time
@@ -62,6 +63,8 @@ def _note(text: str) -> None:
 
 
 def _run(seed: int, mutation: str | None) -> Outcome:
+    # A load of many records has frozen what the last schedule left: clusters with their open files.
+    gc.unfreeze()
     if mutation is None:
         return run(schedule(seed))
     with MUTATIONS[mutation]():
