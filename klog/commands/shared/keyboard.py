@@ -41,7 +41,7 @@ RESUMED: Final = "resumed"
 
 
 class Keyboard:
-    """The keys of the terminal that a descriptor reads. A byte on `resumed` says that Ctrl-Z is over."""
+    """The keys of the terminal that a descriptor reads. A byte on `resumed` says that Ctrl-Z came."""
 
     def __init__(self, descriptor: int, resumed: int) -> None:
         self._open = [descriptor, resumed]
@@ -81,13 +81,16 @@ def keyboard() -> Iterator[Keyboard | None]:
         os.kill(os.getpid(), number)  # returns when the command goes on
         signal.signal(number, suspend)
         tty.setcbreak(descriptor, termios.TCSADRAIN)
-        os.write(resumes, b"!")
 
     tty.setcbreak(descriptor, termios.TCSADRAIN)
     former = signal.signal(signal.SIGTSTP, suspend)
+    # A signal that comes just before `wait` waits would be handled after it.
+    os.set_blocking(resumes, False)
+    former_descriptor = signal.set_wakeup_fd(resumes, warn_on_full_buffer=False)
     try:
         yield Keyboard(descriptor, resumed)
     finally:
+        signal.set_wakeup_fd(former_descriptor)
         signal.signal(signal.SIGTSTP, former)
         termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
         os.close(resumed)
