@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple, TypeVar
 
 from klog.formats.names import TopicPartition
+from klog.protocol.error_codes import ErrorCode, error_code
 from klog.protocol.message_tables import Message, Part, Struct
 from klog.protocol.primitives import Buffer
 
@@ -145,17 +146,22 @@ def write_markers(version: int, markers: Collection[TxnMarker]) -> bytes:
     return b"".join(_MARKERS.write(version, (asked,)))
 
 
-MarkerErrorCodes = dict[int, dict[TopicPartition, int]]
-"""The error codes of a WriteTxnMarkers answer, by producer id and partition."""
+MarkerErrorCodes = dict[int, dict[TopicPartition, ErrorCode]]
+"""The errors of a WriteTxnMarkers answer, by producer id and partition."""
 
 
 def read_written_markers(version: int, body: Buffer) -> MarkerErrorCodes:
-    """The answer to a WriteTxnMarkers request. If something occurs twice, the last one counts."""
+    """The answer to a WriteTxnMarkers request. If something occurs twice, the last one counts.
+
+    A number of no known error is UNKNOWN_SERVER_ERROR.
+    """
     errors: MarkerErrorCodes = {}
     for producer_id, topics in _WRITTEN_MARKERS.read(version, body)[0]:
         of_producer = errors.setdefault(producer_id, {})
         for topic, partitions in topics:
-            of_producer.update((TopicPartition(topic, number), error) for number, error in partitions)
+            of_producer.update(
+                (TopicPartition(topic, number), error_code(error)) for number, error in partitions
+            )
     return errors
 
 

@@ -83,7 +83,7 @@ def general_markers(version: int, body: bytes) -> Any:
 
 def general_written(version: int, body: bytes) -> Any:
     return {
-        (marker.producer_id, topic.name, each.partition_index): int(each.error_code)
+        (marker.producer_id, topic.name, each.partition_index): each.error_code
         for marker in decode_response(ApiKey.WRITE_TXN_MARKERS, version, body).markers
         for topic in marker.topics
         for each in topic.partitions
@@ -237,3 +237,11 @@ def test_errors_of_markers_are_written_as_an_entity(
     assert encode_response(decode_response(ApiKey.WRITE_TXN_MARKERS, version, written)) == written
     expected: MarkerErrorCodes = {producer_id: dict(each) for producer_id, each in errors.items()}
     assert read_written_markers(version, written) == expected
+
+
+def test_an_error_that_only_later_versions_know_is_an_unknown_server_error() -> None:
+    partition = TopicPartition("a", 0)
+    written = write_written_markers(0, {7: {partition: ErrorCode.NONE}})[:-2] + (9999).to_bytes(2, "big")
+    found = read_written_markers(0, written)
+    assert found == {7: {partition: ErrorCode.UNKNOWN_SERVER_ERROR}}
+    assert isinstance(found[7][partition], ErrorCode)

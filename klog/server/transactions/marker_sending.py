@@ -30,8 +30,6 @@ from klog.drivers.markers import (
 from klog.formats.errors import KlogError
 from klog.formats.names import TopicPartition
 from klog.protocol.apis import ApiKey
-from klog.protocol.error_codes import error_code
-from klog.protocol.primitives import Buffer
 from klog.protocol.transaction_messages import TxnMarker, read_written_markers, write_markers
 from klog.server.threads.driver_thread import DriverRun, DriverThread, Reply, asking
 from klog.server.transactions.broker_threads import BrokerThreads, Connect
@@ -171,15 +169,7 @@ class MarkerSending:
 def _ask(broker_id: int, connection: ReconnectingConnection, request: MarkerRequest) -> MarkerErrors:
     body = write_markers(_VERSION, request.markers)
     try:
-        return connection.request(ApiKey.WRITE_TXN_MARKERS, _VERSION, (body,), answer_of)
+        return connection.request(ApiKey.WRITE_TXN_MARKERS, _VERSION, (body,), read_written_markers)
     except KlogError as lost:
         _log.info("markers for broker %d are sent again: %s", broker_id, lost)
         raise
-
-
-def answer_of(version: int, body: Buffer) -> MarkerErrors:
-    """The errors of a WriteTxnMarkers answer."""
-    return {
-        producer_id: {partition: error_code(error) for partition, error in errors.items()}
-        for producer_id, errors in read_written_markers(version, body).items()
-    }
