@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NoReturn
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import corpora, tiers
+from tests import bytecode, corpora, tiers
 from tests.peers import KAFKA_3, KAFKA_4, DumpServer, KafkaPeer, PeerUnavailableError
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ settings.register_profile("quick", deadline=None, suppress_health_check=[HealthC
 settings.register_profile("thorough", parent=settings.get_profile("quick"), max_examples=2000)
 settings.load_profile(os.environ.get("KLOG_HYPOTHESIS_PROFILE", "quick"))
 
+bytecode.keep_what_is_compiled()
 
 # The tests must not depend on the profiles of who runs them.
 os.environ["XDG_CONFIG_HOME"] = os.path.join(tempfile.gettempdir(), "klog-tests-have-no-settings")
@@ -132,6 +133,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         chosen = set(kept)
         config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
         items[:] = kept
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Compile everything before workers start that all need it."""
+    config = session.config
+    starts_workers = bool(config.getoption("tx")) and not hasattr(config, "workerinput")
+    if starts_workers and config.args_source != pytest.Config.ArgsSource.ARGS:
+        bytecode.compile_all(config, bytecode.test_modules(_tier(config)))
 
 
 def pytest_configure(config: pytest.Config) -> None:
