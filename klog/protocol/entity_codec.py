@@ -9,9 +9,11 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, TypeVar, cast
 
-from klog.protocol.codec import REFUSALS, Field, Shape, reader, writer
+from klog.protocol.codec import REFUSALS, Field, Shape
 from klog.protocol.entity_fields import Entity, entity_fields, is_flexible
 from klog.protocol.errors import UnencodableMessageError
+from klog.protocol.message_reader import reader
+from klog.protocol.message_writer import writer
 from klog.protocol.primitives import Buffer
 
 T = TypeVar("T")

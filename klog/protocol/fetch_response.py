@@ -81,7 +81,7 @@ def encode_fetch_response(version: int, response: FetchResponse) -> list[BodyPar
 
 def size_of_records(records: BodyParts) -> int:
     """The size in bytes; 0 for null."""
-    return parts_of(records)[1] or 0
+    return max(parts_of(records)[1], 0)
 
 
 class AnswerTemplate(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from klog.formats.errors import StorageError
 
@@ -58,13 +58,17 @@ BodyPart: TypeAlias = bytes | bytearray | memoryview | FileSlice | LazyBytes
 BodyParts: TypeAlias = BodyPart | Sequence[BodyPart] | None
 
 
-def parts_of(value: BodyParts) -> tuple[Sequence[BodyPart], int | None]:
-    """The parts of a body or of a field, if they are not empty, and their size in bytes; None for null."""
+# A union would be asked three times as long.
+_BYTES: Final = (bytes, bytearray, memoryview, LazyBytes)
+
+
+def parts_of(value: BodyParts) -> tuple[Sequence[BodyPart], int]:
+    """The parts of a body or of a field, if they are not empty, and their size in bytes; -1 for null."""
     if value is None:
-        return (), None
+        return (), -1
     if isinstance(value, FileSlice):
         size = value.size_bytes
-    elif isinstance(value, bytes | bytearray | memoryview | LazyBytes):
+    elif isinstance(value, _BYTES):
         size = len(value)
         value = memoryview(value) if isinstance(value, bytes) else value
     else:

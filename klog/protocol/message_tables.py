@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from klog.protocol.codec import REFUSALS, Field, Shape, Value, reader, writer
+from klog.protocol.codec import REFUSALS, Field, Shape, Value
 from klog.protocol.errors import UnencodableMessageError
+from klog.protocol.message_reader import reader
+from klog.protocol.message_writer import writer
 from klog.protocol.primitives import Buffer
 
 _LATEST: Final = 2**15 - 1
