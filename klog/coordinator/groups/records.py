@@ -21,10 +21,6 @@ _EXPIRING_VERSION: Final = 1
 _KEY: Final = RecordFields("GroupKey")
 _OFFSET: Final = RecordFields("OffsetCommitValue")
 _GROUP: Final = RecordFields("GroupMetadataValue")
-_OFFSET_WRITERS: Final = {
-    version: _OFFSET.writer(version) for version in range(_EXPIRING_VERSION, NEWEST_VALUE_VERSION + 1)
-}
-_WRITE_OFFSET_KEY: Final = _KEY.writer(_COMMIT_TYPE)
 
 
 class MemberMetadata(NamedTuple):
@@ -70,7 +66,7 @@ def group_key(group_id: str) -> bytes:
 def offset_key(group_id: str, partition: PartitionKey) -> bytes:
     """The key of a committed offset. Raises `FormatError` if a name is too long."""
     topic, number = partition
-    return _WRITE_OFFSET_KEY(_COMMIT_TYPE, group=group_id, topic=topic, partition=number)
+    return _KEY.writers[_COMMIT_TYPE](_COMMIT_TYPE, group=group_id, topic=topic, partition=number)
 
 
 def offset_value(commit: CommittedOffset, version: int = NEWEST_VALUE_VERSION) -> bytes:
@@ -81,7 +77,7 @@ def offset_value(commit: CommittedOffset, version: int = NEWEST_VALUE_VERSION) -
     offset, leader_epoch, metadata, commit_timestamp_ms, expire_timestamp_ms = commit
     if expire_timestamp_ms != NO_TIMESTAMP:
         version = _EXPIRING_VERSION
-    return _OFFSET_WRITERS[version](
+    return _OFFSET.writers[version](
         version,
         offset=offset,
         leaderEpoch=leader_epoch,

@@ -20,7 +20,6 @@ _VALUE_VERSION: Final = 0
 
 _KEY: Final = RecordFields("TransactionLogKey")
 _VALUE: Final = RecordFields("TransactionLogValue")
-_WRITE_VALUE: Final = _VALUE.writer(_VALUE_VERSION)
 _NO_PARTITIONS: Final = frozenset[TopicPartition]()
 
 # The states that a record may have: an id that is dead has no record, and fencing is over when it is written.
@@ -61,7 +60,7 @@ def transaction_value(record: TransactionRecord) -> bytes:
     is_empty = record.state is TransactionState.EMPTY
     if is_empty and record.partitions:
         raise FormatError("an empty transaction has partitions")
-    return _WRITE_VALUE(
+    return _VALUE.writers[_VALUE_VERSION](
         _VALUE_VERSION,
         producerId=producer.producer_id,
         producerEpoch=producer.epoch,
