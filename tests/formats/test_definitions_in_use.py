@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, Message, TopicPartition
 
-from klog.testing import broker
+from klog.testing import BrokerProcess, broker
 from tests.corpora import FIXTURES
+from tests.waiting import eventually
 
 PARTITION = FIXTURES / "k39-txn/logs/t-txn-0"
 LOG = PARTITION / "00000000000000000006.log"
@@ -121,28 +123,57 @@ def test_a_file_that_is_seldom_shown_is_parsed_by_construct_itself(
     assert all(trace["construct"] for trace in traces(traced))
 
 
+def client(running: BrokerProcess, *words: str, text: str = "") -> None:
+    """A command that is no part of the trace."""
+    done = subprocess.run(
+        [sys.executable, "-m", "klog", *words, "--bootstrap-server", running.bootstrap_servers],
+        input=text,
+        env={name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "TRACE_FILE")},
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def consume_in_a_group_of_the_consumer_protocol(running: BrokerProcess) -> None:
+    """The topics are chosen by a regular expression, which the broker stores with what it resolves to.
+
+    What it commits is not one of the usual commits, which a compiled module reads and writes.
+    """
+    options = {
+        "bootstrap.servers": running.bootstrap_servers,
+        "group.id": "shipping",
+        "group.protocol": "consumer",
+        "auto.offset.reset": "earliest",
+    }
+    consumer = Consumer(options)
+    consumer.subscribe(["^ord.*"])
+    found: list[Message] = []
+    eventually(lambda: found.extend(consumer.consume(1, timeout=1)) or found)
+    offset = TopicPartition(str(found[0].topic()), 0, 1, metadata="bis hierher, und für später")
+    consumer.commit(offsets=[offset], asynchronous=False)
+    consumer.close()
+
+
 def test_a_broker_runs_on_the_definitions_without_loading_construct(
     traced: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain = dict(os.environ)
     for name in ("PYTHONPATH", "TRACE_FILE"):
         monkeypatch.setenv(name, traced[name])
-    with broker() as running:
-        server = running.bootstrap_servers
-        for words in (
-            ["topics", "create", "orders"],
-            ["produce", "orders"],
-            ["consume", "orders", "--group", "billing"],
-        ):
-            done = subprocess.run(
-                [sys.executable, "-m", "klog", *words, "--bootstrap-server", server],
-                input="a record\n",
-                env=plain,
-                capture_output=True,
-                check=False,
-                text=True,
-            )
-            assert done.returncode == 0, done.stderr
+    compacted = ("cleanup.policy=compact", "segment.bytes=2000", "min.cleanable.dirty.ratio=0.01")
+    configs = [word for each in compacted for word in ("--config", each)]
+    with broker({"log.cleaner.backoff.ms": 100}) as running:
+        client(running, "topics", "create", "orders")
+        client(running, "produce", "orders", text="a record\n")
+        client(running, "produce", "orders", "--transactional-id", "loader", text="another\n")
+        client(running, "consume", "orders", "--group", "billing")
+        consume_in_a_group_of_the_consumer_protocol(running)
+        client(running, "topics", "create", "prices", *configs)
+        for _ in range(4):
+            client(running, "produce", "prices", "--key", "k", "x" * 1500)
+        cleaned = running.log_dirs[0] / "cleaner-offset-checkpoint"
+        eventually(lambda: cleaned.exists() and "prices 0" in cleaned.read_text())
     (trace,) = [trace for trace in traces(traced) if "child" in trace["argv"][0]]
     assert not trace["construct"]
     asked = trace["asked"]

@@ -170,9 +170,9 @@ def test_every_version_of_the_definitions_is_read_and_written() -> None:
 
 def test_a_writer_is_made_once() -> None:
     fields = RecordFields("TransactionLogKey")
-    write = fields.writer(0)
+    write = fields.writers[0]
     assert write(0, transactionalId="t") == fields.write(0, {"transactionalId": "t"})
-    assert fields.writer(0) is write
+    assert fields.writers[0] is write
 
 
 def test_reading_and_writing_records_loads_no_construct() -> None:
