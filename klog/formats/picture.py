@@ -1,13 +1,14 @@
 """Decodes a part of a real file field by field: which bytes have which name, and what they say.
 
 A part is a batch of a segment, an entry of an index, a node or a transaction of ZooKeeper, or the whole of a
-small file. If the format is that of a
-record, it is a batch, whose records are decoded. Bytes come from a `Source`; no file is opened here.
+small file. If the format is that of a record, it is a batch, whose records are decoded. Bytes come from a
+`Source`; no file is opened here.
 """
 
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -37,7 +38,7 @@ from klog.formats.constants import (
 from klog.formats.errors import FormatError, UsageError
 from klog.formats.keyed import Keyed
 from klog.formats.packed import ENTRY_PREFIX
-from klog.formats.text_format import TextFormat
+from klog.formats.text_format import Line, TextFormat
 from klog.formats.tracing import Place, trace
 from klog.formats.values import Value
 
@@ -52,6 +53,9 @@ _ENTRIES: Final = {
     "transaction-index": (transaction_index.AbortedTxn, 0),
     "producer-snapshot": (producer_snapshot.ProducerEntry, SNAPSHOT_HEADER_BYTES),
 }
+# Those whose entries end at the first that is all zeros, but for entry 0.
+_PREALLOCATED: Final = ("offset-index", "time-index")
+_CONTROL: Final = "control-record"
 # Formats that are a head and pieces of any size; what stands at its place in the bytes ends the pieces.
 _PIECES: Final = {
     "zookeeper-log": (zookeeper_files.LogHead, zookeeper_files.LogEntry, {}),
@@ -105,8 +109,12 @@ def sections(chosen: Format, source: Source, position: int) -> list[Section]:
         raise UsageError(f"{chosen.name} are names, which have no bytes in a file")
     if not 0 <= position < max(source.size_bytes, 1):
         raise UsageError(f"position {position} is not in the file, which has {source.size_bytes} bytes")
+    if not source.size_bytes:
+        return [Section("", 0, b"", [])]
     if chosen.name in _BATCHES or chosen.kind == "record":
         found, batch = _batch(chosen, source, position)
+        if chosen.kind == "record":
+            _require_kind(chosen, batch, position)
         inside = [found, *_inside(batch)]
         return inside if chosen.kind != "record" else list(_records(chosen.definition, inside[-1]))
     if chosen.name in _ENTRIES and (position or chosen.name != "producer-snapshot"):
@@ -123,17 +131,41 @@ def _whole(chosen: Format, data: bytes) -> Section:
         chosen.parse(data)
         return Section("", 0, data, _text_places(chosen.definition, data))
     _, places = trace(chosen.definition, data, chosen.name)
-    return Section("", 0, data, places)
+    note = _crc_note(lambda: chosen.parse(data)) if chosen.name == "producer-snapshot" else ""
+    return Section("", 0, data, places, note=note)
+
+
+def _crc_note(check: Callable[[], object]) -> str:
+    try:
+        check()
+    except FormatError as error:
+        return error.what
+    return "crc matches"
 
 
 def _text_places(definition: TextFormat, data: bytes) -> list[Place]:
-    """The lines of a text format. Their fields stand in them as they are."""
+    """The lines of a text format, with the fields of an object of JSON."""
     places = []
     for at, text in definition.split(data):
-        label = text.partition("=")[0].partition(":")[0].strip()
-        line = next((known for known in definition.lines if known.shape.startswith(label)), None)
-        meaning = "" if line is None else "; ".join(field.meaning for field in line.fields)
-        places.append(Place(0, label if line else "line", meaning, at, value=text))
+        if text.startswith("{") and text.endswith("}"):
+            places += [Place(0, "line", "", at, value={}), *_json_places(definition.lines[0], text, at)]
+            continue
+        label = text.partition("=")[0].partition(":")[0].strip(" {")  # none in JSON of several lines
+        line = next((known for known in definition.lines if label and known.shape.startswith(label)), None)
+        if line is None:
+            places.append(Place(0, "line", "", at, value=text))
+        else:
+            places.append(Place(0, label, line.fields[0].meaning, at, value=line.text_of_field(text)))
+    return places
+
+
+def _json_places(line: Line, text: str, position: int) -> list[Place]:
+    """The fields of an object, in the order of the text."""
+    meanings = {field.name: field.meaning for field in line.fields}
+    places = []
+    for name, value in json.loads(text).items():
+        at = len(text.partition(f'"{name}"')[0].encode())
+        places.append(Place(1, name, meanings.get(name, ""), position + at, value=value))
     return places
 
 
@@ -148,6 +180,12 @@ def _entry(chosen: Format, source: Source, position: int) -> Section:
             cure=f"entries of {entry_bytes} bytes start at {before} and {before + entry_bytes}",
         )
     data = source.read(position, entry_bytes)
+    if number and chosen.name in _PREALLOCATED and not any(data):
+        tail = chosen.definition.subcons[-1]
+        data = source.read(position, MAX_PART_BYTES)
+        return Section(
+            "after the entries", position, data, [Place(0, tail.name, tail.docs, position, value=data)]
+        )
     _, places = trace(entry, data, chosen.name, position)
     return Section(f"entry {number}", position, data, places)
 
@@ -183,12 +221,20 @@ def _batch(chosen: Format, source: Source, position: int) -> tuple[Section, c.Co
     fitting = "record-batch" if magic == MAGIC_V2 else "message-set"
     if chosen.name in ("record-batch", "message-set") and chosen.name != fitting:
         raise UsageError(f"a batch of magic {magic} is at byte {position}", cure=f"it is a {fitting}")
-    note = "crc matches"
-    try:
-        (record_batch if magic == MAGIC_V2 else message_set).require_crc(data, position)
-    except FormatError as error:
-        note = error.what
+    module = record_batch if magic == MAGIC_V2 else message_set
+    note = _crc_note(lambda: module.require_crc(data, position))
     return Section("", position, data, places, note=note), batch
+
+
+def _require_kind(chosen: Format, batch: c.Container, position: int) -> None:
+    """Control records are no others. Raises `UsageError`."""
+    is_control = "magic" in batch and batch.attributes.isControl
+    if is_control != (chosen.name == _CONTROL):
+        what = "holds a control record" if is_control else "holds no control record"
+        raise UsageError(
+            f"the batch at byte {position} {what}",
+            cure=f"{f'it is a {_CONTROL}; ' if is_control else ''}`klog dump-segment FILE` lists all batches",
+        )
 
 
 def _inside(batch: c.Container) -> Iterator[Section]:

@@ -75,6 +75,11 @@ class Line:
             raise self._misfit(text, what, position_bytes, f": {error}") from error
         raise self._misfit(text, what, position_bytes)
 
+    def text_of_field(self, text: str) -> str:
+        """The first field of a line as it stands there; the line itself if it is written in another way."""
+        match = re.fullmatch(self._pattern({field.name: field.type for field in self.fields}), text, re.ASCII)
+        return text if match is None else match[1]
+
     def _misfit(self, text: str, what: str, position_bytes: int, why: str = "") -> FormatError:
         return FormatError(
             f"{what}: line {text[:80]!r} is not {self.shape!r}{why}",

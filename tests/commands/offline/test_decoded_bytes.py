@@ -233,6 +233,29 @@ def test_lines_of_other_text_files_are_shown(name: str) -> None:
     assert b"".join(bytes.fromhex(row["bytes"]) for row in found) == file.read_bytes()
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "values"),
+    [
+        (
+            "meta-properties",
+            "#\nversion=0\nbroker.id : 7\n",
+            {"#": "#", "version": "0", "broker.id": "broker.id : 7"},
+        ),
+        ("partition-metadata", "version: 0\ntopic_id: AAAAAAAAAAEAAAAAAAAAAg", {"version": "0"}),
+        ("clean-shutdown", '{"version":0,"brokerEpoch":25}', {"version": 0, "brokerEpoch": 25}),
+        ("clean-shutdown", '{\n "version": 0,\n "brokerEpoch": 25}', {"line": "{"}),
+        ("quorum-state", '{"leaderId":1,"leaderEpoch":5,"votedId":-1,"data_version":1}', {"leaderEpoch": 5}),
+    ],
+)
+def test_fields_of_text_are_shown_without_their_names(
+    name: str, text: str, values: dict[str, object], tmp_path: Path
+) -> None:
+    (tmp_path / "copy").write_text(text)
+    found = rows(name, str(tmp_path / "copy"))
+    assert {each: row_of(found, each)["value"] for each in values} == values
+    assert b"".join(bytes.fromhex(row["bytes"]) for row in found) == text.encode()
+
+
 # A file of each format, by a pattern below the fixtures. Of remote-log-metadata there is none: Kafka has no
 # remote storage of its own.
 FILES = {
@@ -302,6 +325,40 @@ def test_a_position_inside_of_a_batch_says_how_to_find_one() -> None:
     assert isinstance(result.exception, FormatError)
     assert "dump-segment" in (result.exception.cure or "")
     assert result.exception.file == str(log)
+
+
+@pytest.mark.parametrize("name", ["segment", "consumer-offsets", "offset-index", "transaction-index"])
+def test_an_empty_file_has_no_bytes(name: str, tmp_path: Path) -> None:
+    (tmp_path / "copy").touch()
+    assert shown(name, f"{tmp_path}/copy@0").endswith(f"no bytes of {tmp_path}/copy\n")
+
+
+@pytest.mark.parametrize(("name", "entry_bytes"), [("offset-index", 8), ("time-index", 12)])
+def test_zeros_of_a_pre_allocated_index_are_no_entries(name: str, entry_bytes: int, tmp_path: Path) -> None:
+    """Entry 0 may be all zeros."""
+    (tmp_path / "copy").write_bytes(bytes(entry_bytes) + b"\1" * entry_bytes + bytes(5 * entry_bytes))
+    assert row_of(rows(name, f"{tmp_path}/copy@0"), "relativeOffset")["value"] == 0
+    (tail,) = rows(name, f"{tmp_path}/copy@{3 * entry_bytes}")
+    assert (tail["name"], tail["part"]) == ("tail", "after the entries")
+    assert bytes.fromhex(tail["bytes"]) == bytes(4 * entry_bytes)
+
+
+def test_a_snapshot_is_shown_with_its_crc(tmp_path: Path) -> None:
+    file = sorted((FIXTURES / "k39-txn/logs/t-txn-0").glob("*.snapshot"))[-1]
+    assert "; crc matches" in shown("producer-snapshot", str(file))
+    (tmp_path / "copy").write_bytes(file.read_bytes()[:-1] + b"\1")
+    assert "; producer snapshot: crc is" in shown("producer-snapshot", str(tmp_path / "copy"))
+
+
+def test_control_records_are_kept_apart_from_others() -> None:
+    of_quorum = FIXTURES / f"k4-kraft/logs/__cluster_metadata-0/{FIRST}.log"
+    result = run.invoke(app, ["formats", "cluster-metadata", "--decode", str(of_quorum)])
+    assert isinstance(result.exception, UsageError)
+    assert "byte 0 holds a control record (it is a control-record" in str(result.exception)
+    of_clients = FIXTURES / f"k39-txn/logs/t-txn-0/{FIRST}.log"
+    result = run.invoke(app, ["formats", "control-record", "--decode", str(of_clients)])
+    assert isinstance(result.exception, UsageError)
+    assert "byte 0 holds no control record" in str(result.exception)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
