@@ -7,7 +7,14 @@ import re
 from collections.abc import Iterator
 
 _STRUCT_CALLS = {"Struct", "calcsize", "iter_unpack", "pack", "pack_into", "unpack", "unpack_from"}
-_PLACE_NAME = re.compile(r"(_POSITION|_AT|_CRC_FROM|HEADER_BYTES|ENTRY_BYTES|PREFIX_BYTES|TO_MAGIC_BYTES)$")
+_PLACE_NAME = re.compile(
+    r"(_POSITION|_AT|CRC_FROM|CRC_OFFSET|MAGIC_OFFSET|HEADER_BYTES|ENTRY_BYTES|PREFIX_BYTES|TO_MAGIC_BYTES)$"
+)
+# A format of several numbers, by whatever name it is given to `struct` or to another reader.
+_FORMAT = re.compile(r"[<>!=@](?:\d*[xcbB?hHiIlLqQefdsp]){2,}")
+_NUMPY_FORMAT = re.compile(r"[<>][iuf]\d(?:, ?[<>][iuf]\d)+")
+# Smaller numbers are items of tuples and the like.
+_LEAST_ITEM = 5
 _NUMBER = re.compile(r"_?U?INT(8|16|32|64)$")
 _BY_LETTER = re.compile(r"[<>][bBhHiIqQ]$")
 
@@ -16,9 +23,16 @@ _BY_LETTER = re.compile(r"[<>][bBhHiIqQ]$")
 _COMPILED_NUMBER = re.compile(r"\b(?:be|put)(?:8|16|32|64)\(([^,)]*)")
 _COMPILED_PLACE = re.compile(r"\b[A-Z][A-Z0-9_]+\b")
 _COMPILED_LITERAL = re.compile(r"\b\d+\b")
-_COMPILED_VARINT = re.compile(r"\b(?:varint(?:32|64)|put_varint)\(")
-_COMPILED_ITEM = re.compile(r"\bp\[\d{2,}\]")
-_COMPILED_NAME = re.compile(r"^    \w*(?:_POSITION|HEADER_BYTES|KEY_BYTES|VALUE_BYTES) = \d+")
+_COMPILED = re.compile(
+    r"\b(?:u?varint(?:32|64)|put_varint)\("
+    r"|\b[a-z_]\w*\[(?:\w+ ?\+ ?)?(?:[5-9]|\d\d+)\](?! \w+(?:$| =))"
+    r"|\b(?:p|at|data|out|position|source|start) \+= (?:[2-9]|\d\d+)\b"
+    r"|\bmemcpy\(.*\+ ?(?:[3-9]|\d\d+)\b"
+    r"|\+ ?\d+\)+\[0\]"
+    r"|\b\w*(?:_POSITION|_AT|_OFFSET|CRC_FROM|HEADER_BYTES|KEY_BYTES|VALUE_BYTES) = \d"
+    r"|\bDEF |\bcdef enum: *\w|\bpacked struct\b"
+    r"|\b(?:ntoh|be\d\dtoh|\w*bswap)\w*\(|\bfrom_bytes\(|\bunpack(?:_from)?\("
+)
 _COMPILED_FUNCTION = re.compile(r"^ *(?:def|cdef)\b[^=]*?(\w+)\(")
 
 
@@ -58,31 +72,76 @@ def _is_named(part: ast.AST) -> bool:
 
 
 def _is_literal_layout(node: ast.AST) -> bool:
-    if isinstance(node, ast.Call):
-        called = node.func
-        name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
-        module = called.value if isinstance(called, ast.Attribute) else None
-        of_module = isinstance(called, ast.Name) or (isinstance(module, ast.Name) and module.id == "struct")
-        if of_module and name in _STRUCT_CALLS and node.args and _is_text(node.args[0]):
-            return _is_format(node.args[0])
-        if name in ("unpack_from", "pack_into"):
-            return len(node.args) > 1 and _is_place(node.args[1])
-        return (
-            name == "from_bytes"
-            and bool(node.args)
-            and isinstance(node.args[0], ast.Subscript)
-            and (
-                isinstance(node.args[0].slice, ast.Slice)
-                and any(map(_is_place, (node.args[0].slice.lower, node.args[0].slice.upper)))
-            )
-        )
-    if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
-        target = node.targets[0] if isinstance(node, ast.Assign) else node.target
-        return isinstance(target, ast.Name) and bool(_PLACE_NAME.search(target.id)) and _is_place(node.value)
+    match node:
+        case ast.Call():
+            return _is_literal_call(node)
+        case ast.Constant(value=str(text)):
+            return bool(_FORMAT.fullmatch(text) or _NUMPY_FORMAT.fullmatch(text))
+        case ast.Assign(targets=[ast.Name(id=name), *_], value=value):
+            return bool(_PLACE_NAME.search(name)) and _is_place(value)
+        case ast.AnnAssign(target=ast.Name(id=name), value=value):
+            return bool(_PLACE_NAME.search(name)) and _is_place(value)
+        case ast.Subscript(value=ast.Name(id=name)):
+            return not name.isupper() and _is_item(node.slice)
+        case ast.BinOp(op=ast.Add()):
+            return _is_packed(node.left) and _is_packed(node.right)
+        case ast.Tuple() | ast.List():
+            return sum(map(_is_packed, node.elts)) > 1
     return False
 
 
+def _is_literal_call(node: ast.Call) -> bool:
+    called = node.func
+    name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+    module = called.value if isinstance(called, ast.Attribute) else None
+    of_module = isinstance(called, ast.Name) or (isinstance(module, ast.Name) and module.id == "struct")
+    values = [*node.args, *(keyword.value for keyword in node.keywords)]
+    if (
+        of_module
+        and name in _STRUCT_CALLS
+        and node.args
+        and _is_text(node.args[0])
+        and _is_format(node.args[0])
+    ):
+        return True
+    is_single = of_module and bool(node.args) and _is_text(node.args[0])  # a format, the bytes, the place
+    places = [*node.args[1 + is_single : 2 + is_single], *_offsets(node)]
+    if name in ("unpack_from", "pack_into", "from_buffer", "frombuffer") and any(map(_is_place, places)):
+        return True
+    return name in ("from_bytes", "unpack", "iter_unpack") and any(map(_is_part, values))
+
+
+def _offsets(node: ast.Call) -> list[ast.AST]:
+    return [each.value for each in node.keywords if each.arg == "offset"]
+
+
+def _is_packed(node: ast.AST) -> bool:
+    """Whether it is one number as bytes: beside another one, their order is stated."""
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+        return False
+    of = node.func.value
+    return node.func.attr == "to_bytes" or (node.func.attr == "pack" and _is_number(of))
+
+
+def _is_part(node: ast.AST) -> bool:
+    """Whether it is a part of bytes between places that are literals."""
+    return (
+        isinstance(node, ast.Subscript)
+        and isinstance(node.slice, ast.Slice)
+        and any(map(_is_place, (node.slice.lower, node.slice.upper)))
+    )
+
+
+def _is_item(place: ast.AST) -> bool:
+    """Whether it is a number, or a sum with one, that is too large for an item of a tuple."""
+    if isinstance(place, ast.BinOp) and isinstance(place.op, ast.Add):
+        return _is_item(place.left) or _is_item(place.right)
+    return isinstance(place, ast.Constant) and type(place.value) is int and place.value >= _LEAST_ITEM
+
+
 def _is_text(node: ast.AST) -> bool:
+    if isinstance(node, ast.BinOp):
+        return _is_text(node.left) or _is_text(node.right)
     return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
 
 
@@ -90,7 +149,18 @@ def _is_format(node: ast.AST) -> bool:
     """Whether it is a literal format of more than one number."""
     if isinstance(node, ast.Constant):
         return isinstance(node.value, str) and not _BY_LETTER.match(node.value)
+    if isinstance(node, ast.BinOp):
+        return bool(_FORMAT.fullmatch(">" + _letters(node)))
     return isinstance(node, ast.JoinedStr)
+
+
+def _letters(node: ast.AST) -> str:
+    """What is literal in a sum of texts, without the order of the bytes."""
+    if isinstance(node, ast.BinOp):
+        return _letters(node.left) + _letters(node.right)
+    return (
+        node.value.lstrip("<>!=@") if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+    )
 
 
 def _is_place(node: ast.AST | None) -> bool:
@@ -103,17 +173,24 @@ def _is_place(node: ast.AST | None) -> bool:
 def in_cython(text: str) -> Iterator[tuple[int, str, str]]:
     """Line, function and source of each literal that says how a file is laid out."""
     function = ""
-    for number, line in enumerate(text.splitlines(), 1):
-        code = line.partition("#")[0]
+    for number, code in _statements(text):
         if found := _COMPILED_FUNCTION.match(code):
             function = found[1]
-        elif (
-            any(not _is_derived(place) for place in _COMPILED_NUMBER.findall(code))
-            or _COMPILED_VARINT.search(code)
-            or _COMPILED_ITEM.search(code)
-            or _COMPILED_NAME.match(code)
+        elif any(not _is_derived(place) for place in _COMPILED_NUMBER.findall(code)) or _COMPILED.search(
+            code
         ):
-            yield number, function, line.strip()
+            yield number, function, code.strip()
+
+
+def _statements(text: str) -> Iterator[tuple[int, str]]:
+    """The lines without comments, those within brackets as one."""
+    begun, first = "", 0
+    for number, line in enumerate(text.splitlines(), 1):
+        code = line.partition("#")[0].rstrip()
+        begun, first = (f"{begun} {code.strip()}", first) if begun else (code, number)
+        if begun.count("(") <= begun.count(")"):
+            yield first, begun
+            begun = ""
 
 
 def _is_derived(place: str) -> bool:

@@ -12,10 +12,11 @@ import logging
 import os
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from klog.formats import fixed_fields
 from klog.formats.constants import ENTRY_PREFIX_BYTES, INT64_MAX, MAGIC_V2, MIN_ENTRY_BYTES, TXN_INDEX_VERSION
 from klog.formats.errors import CorruptRecordError
 from klog.formats.names import FileKind
-from klog.formats.packed import BATCH_HEADER_TO_LAST_OFFSET_DELTA, TXN_INDEX_ENTRY
+from klog.formats.packed import TXN_INDEX_ENTRY
 from klog.storage.files.files import read_whole, write_atomically
 from klog.storage.log.cold_reads import ColdReadError, read_at
 from klog.storage.repair.segment_scan import IndexSettings, scan_segment
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_HEADER: Final = BATCH_HEADER_TO_LAST_OFFSET_DELTA
+_HEADER: Final = fixed_fields.run("RecordBatch").only("baseOffset", "batchLength", "magic", "lastOffsetDelta")
 _MAGICS: Final = range(MAGIC_V2 + 1)
 
 
@@ -95,8 +96,7 @@ def _batch_of_entry(segment: IndexedSegment, position: int, may_wait: bool) -> K
     header = read_at(file, file.descriptor, file.path, size_bytes, position, may_wait=may_wait)
     if len(header) < size_bytes:
         return None
-    fields = _HEADER.unpack(bytes(header).ljust(_HEADER.size, b"\0"))
-    base, follows, magic, delta = fields[0], fields[1], fields[3], fields[6]
+    base, follows, magic, delta = _HEADER.unpack(bytes(header).ljust(_HEADER.size, b"\0"))
     end = position + ENTRY_PREFIX_BYTES + follows
     if magic not in _MAGICS or follows < MIN_ENTRY_BYTES - ENTRY_PREFIX_BYTES or end > segment.size:
         return None
