@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from klog.formats.names import TopicPartition
 from klog.protocol.apis import ApiKey
-from klog.protocol.error_codes import ErrorCode
+from klog.protocol.error_codes import ErrorCode, error_code
 from klog.protocol.errors import MalformedMessageError
 from klog.protocol.messages import (
     decode_request,
@@ -110,8 +110,9 @@ def fast_markers(version: int, body: bytes) -> Any:
 
 
 def fast_written(version: int, body: bytes) -> Any:
+    """Numbers that are no errors, which damaged bytes have, are given as they are; an entity has none."""
     return {
-        (producer_id, topic, number): error
+        (producer_id, topic, number): int(error_code(error))
         for producer_id, errors in read_written_markers(version, memoryview(body)).items()
         for (topic, number), error in errors.items()
     }
