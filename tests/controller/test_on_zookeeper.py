@@ -15,12 +15,13 @@ from klog.controller.runner import Controller
 from klog.controller.settings import ControllerSettings
 from klog.formats.names import TopicPartition
 from klog.metadata import cluster, topics
-from klog.metadata.control_requests import ControlRequest, ControlResponse
+from klog.metadata.control_requests import ControlRequest
 from klog.metadata.store import MetadataStore
 from klog.metadata.values import BrokerRegistration, Endpoint
 from klog.metadata.zookeeper import ZooKeeperStore
 from klog.server.peers.broker_channels import BrokerChannels
 from klog.server.peers.controller_times import ControllerTimes
+from tests.controller.answers import obeyed
 from tests.metadata.proxy import Proxy
 from tests.peers.zookeeper import ZooKeeperServer
 from tests.waiting import eventually
@@ -35,8 +36,8 @@ SESSION_TIMEOUT_MS = 6_000
 class ObedientChannel:
     """A channel to a broker that obeys."""
 
-    def send(self, request: ControlRequest) -> ControlResponse:
-        return ControlResponse()
+    def send(self, request: ControlRequest) -> object:
+        return obeyed(request)
 
     def close(self) -> None:
         pass

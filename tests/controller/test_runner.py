@@ -17,7 +17,7 @@ from klog.controller.runner import Controller
 from klog.controller.settings import ControllerSettings
 from klog.formats.names import TopicPartition
 from klog.metadata import cluster, paths, topics
-from klog.metadata.control_requests import ControlRequest, ControlResponse
+from klog.metadata.control_requests import ControlRequest
 from klog.metadata.embedded import FILE_NAME, EmbeddedStore
 from klog.metadata.local import SharedTree
 from klog.metadata.values import BrokerRegistration, Endpoint
@@ -27,6 +27,7 @@ from klog.protocol.interbroker.update_metadata import UpdateMetadataRequest
 from klog.server.peers.broker_channels import BrokerChannels
 from klog.server.peers.controller_times import ControllerTimes
 from tests.control_requests import update_metadata
+from tests.controller.answers import obeyed
 from tests.metadata.conftest import call_at_once
 from tests.metadata.memory_tree import MemorySession, NoJournal
 from tests.threads import join
@@ -47,12 +48,12 @@ class FakeChannel:
         self.seen: list[ControlRequest] = []
         self.closed = threading.Event()
 
-    def send(self, request: ControlRequest) -> ControlResponse:
+    def send(self, request: ControlRequest) -> object:
         if self.failures > 0:
             self.failures -= 1
             raise self.failure
         self.seen.append(request)
-        return ControlResponse()
+        return obeyed(request)
 
     def close(self) -> None:
         self.closed.set()

@@ -9,8 +9,9 @@ import pytest
 
 import klog.testing
 from klog.formats.errors import UsageError
+from klog.metadata.cache import MetadataCache
 from klog.metadata.values import BrokerRegistration, Endpoint
-from klog.server.peers.broker_channel import open_access
+from klog.server.peers.broker_channel import Peers
 from klog.server.startup.cluster_fit import protocol_reader, require_fit
 from tests.waiting import eventually
 
@@ -62,12 +63,12 @@ def test_the_protocol_is_read_over_the_wire() -> None:
     with klog.testing.broker({"broker.id": 7, "inter.broker.protocol.version": "3.6"}) as served:
         host, _, port = served.bootstrap_servers.rpartition(":")
         endpoint = Endpoint("PLAINTEXT", "PLAINTEXT", host, int(port))
-        read = protocol_reader("PLAINTEXT", open_access)
+        read = protocol_reader(Peers(0, MetadataCache(), "PLAINTEXT"))
         eventually(lambda: read(BrokerRegistration(7, (endpoint,))) == "3.6")  # a slow answer counts as none
         assert read(BrokerRegistration(8, (endpoint,))) is None  # it refuses to tell about another
 
 
 def test_a_broker_that_cannot_be_asked_is_passed_over(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
-        assert protocol_reader("OUTSIDE", open_access)(registration(7)) is None
+        assert protocol_reader(Peers(0, MetadataCache(), "OUTSIDE"))(registration(7)) is None
     assert "broker 7 does not tell its inter.broker.protocol.version" in caplog.text

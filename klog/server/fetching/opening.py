@@ -7,10 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from klog.config.broker import BrokerConfig
 from klog.drivers.fetching import FetchDriver, FetchListeners
 from klog.formats.names import TopicPartition
-from klog.metadata.cache import MetadataCache
 from klog.metadata.values import Endpoint
 from klog.protocol.channel import SYSTEM_BUFFER, Channel
-from klog.protocol.errors import ConnectFailedError
 from klog.replication.fetching.fetcher import Fetcher
 from klog.replication.fetching.values import FetchSettings
 from klog.replication.replica_manager import ReplicaManager
@@ -19,7 +17,7 @@ from klog.server.counters.topic_stats import BrokerTopicStats
 from klog.server.fetching.fetcher_thread import FetcherThread
 from klog.server.fetching.manager import FetcherManager
 from klog.server.fetching.replication_throttles import replication_quota
-from klog.server.peers.broker_channel import BrokerAccess, channel_to, open_access
+from klog.server.peers.broker_channel import Peers
 from klog.storage.cleaner.log_cleaner import LogCleaner
 from klog.storage.log.log_manager import LogManager
 from klog.storage.log.log_map import parent_of
@@ -52,25 +50,21 @@ def receive_buffer_bytes(config: BrokerConfig) -> int:
 
 def open_fetchers(
     live: LiveConfig,
-    broker_id: int,
+    peers: Peers,
     broker_epoch: Callable[[], int],
-    cache: MetadataCache,
     replicas: ReplicaManager,
     topic_stats: BrokerTopicStats,
     logs: LogManager,
     cleaner: LogCleaner,
-    listener: str,
     clock_ms: Callable[[], int],
-    access: BrokerAccess = open_access,
 ) -> FetcherManager:
     """The fetchers of a broker, which copy what it is told to follow from now on. To be stopped.
 
-    `listener` is the listener between brokers, `access` how to get into it. `clock_ms` is the
-    wall clock.
+    `clock_ms` is the wall clock.
     """
     config = live.broker()
-    settings = fetch_settings(config, broker_id)
-    quota = replication_quota("follower", live, broker_id)
+    settings = fetch_settings(config, peers.broker_id)
+    quota = replication_quota("follower", live, peers.broker_id)
     request_timeout_ms = config.number("request.timeout.ms")
     listeners = FetchListeners(
         lambda received: _count(replicas, topic_stats, received),
@@ -79,17 +73,11 @@ def open_fetchers(
     )
 
     def connect(leader: int, number: int) -> Channel:
-        broker = cache.snapshot.brokers.get(leader)
-        if broker is None:
-            raise ConnectFailedError(f"broker {leader} is not alive")
-        name = f"broker-{broker_id}-fetcher-{number}"
-        return channel_to(
-            broker,
-            listener,
-            client_id=name,
-            timeout_ms=config.number("replica.socket.timeout.ms"),
-            access=access,
-            receive_buffer_bytes=receive_buffer_bytes(config),
+        return peers.channel_to(
+            peers.registration(leader),
+            f"broker-{peers.broker_id}-fetcher-{number}",
+            config.number("replica.socket.timeout.ms"),
+            receive_buffer_bytes(config),
         )
 
     def new_thread(leader: int, number: int) -> FetcherThread:
@@ -109,8 +97,8 @@ def open_fetchers(
         return FetcherThread(name, driver, lambda: connect(leader, number), monotonic_ms, request_timeout_ms)
 
     def address_of(leader: int) -> Endpoint | None:
-        broker = cache.snapshot.brokers.get(leader)
-        return None if broker is None else broker.endpoint(listener)
+        broker = peers.cache.snapshot.brokers.get(leader)
+        return None if broker is None else broker.endpoint(peers.listener)
 
     manager = FetcherManager(replicas, new_thread, config.number("num.replica.fetchers"), address_of)
     replicas.add_listener(manager.on_changes)

@@ -1,17 +1,18 @@
 """Sends the controller's requests to brokers: a thread for each broker, which runs a `ControlDriver`.
 
-From Kafka's ControllerChannelManager. A `BrokerChannel` carries one request and its response.
+From Kafka's ControllerChannelManager.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
+from klog.client.connection import ReconnectingConnection
 from klog.controller.events import ResponseReceived
 from klog.drivers.control_requests import RETRY_BACKOFF_MS, ControlDriver, QueuedRequest
-from klog.metadata.control_requests import ControlRequest, ControlResponse
+from klog.metadata.control_requests import ControlRequest, ControlResponse, control_response
 from klog.metadata.values import BrokerRegistration
 from klog.server.threads.driver_thread import DriverThread, Reply
 from klog.storage.log.scheduler import monotonic_ms
@@ -19,26 +20,16 @@ from klog.storage.log.scheduler import monotonic_ms
 _RETRY_S: Final = RETRY_BACKOFF_MS / 1000
 
 
-class BrokerChannel(Protocol):
-    """A connection to one broker, which is opened when it is needed and again after a failure."""
-
-    def send(self, request: ControlRequest) -> ControlResponse:
-        """Sends a request and waits for the response. Raises KlogError; the caller then sends it again."""
-
-    def close(self) -> None:
-        """Closes the connection, also while another thread waits in `send`."""
-
-
 class BrokerChannels:
     """A BrokerRequestQueue over channels.
 
-    `connect` makes a broker's channel and does not block. `on_response` is called on the broker's own thread,
-    as is `on_taken`, with the broker's id and the nanoseconds that a request has waited in its queue.
+    `connect` makes the connection to a broker and does not block. `on_response` is called on the broker's own
+    thread, as is `on_taken`, with the broker's id and the nanoseconds that a request has waited in its queue.
     """
 
     def __init__(
         self,
-        connect: Callable[[BrokerRegistration], BrokerChannel],
+        connect: Callable[[BrokerRegistration], ReconnectingConnection],
         on_response: Callable[[ResponseReceived], None],
         retry_backoff_ms: int = RETRY_BACKOFF_MS,
         on_taken: Callable[[int, int], None] = lambda broker_id, waited_ns: None,  # noqa: ARG005
@@ -80,22 +71,22 @@ class BrokerChannels:
 class _Sender:
     """The driver and the thread of one broker."""
 
-    def __init__(self, broker_id: int, driver: ControlDriver, channel: BrokerChannel) -> None:
+    def __init__(self, broker_id: int, driver: ControlDriver, connection: ReconnectingConnection) -> None:
         self.driver = driver
-        self._channel = channel
+        self._connection = connection
         self._thread = DriverThread(
             f"klog-controller-to-{broker_id}", driver, self._send, monotonic_ms, retry_s=_RETRY_S
         )
         self._thread.start()
 
     def stop(self) -> None:
-        """Does not wait for the thread, which ends as soon as its channel is closed."""
+        """Does not wait for the thread, which ends as soon as its connection is closed."""
         self._thread.stop()
-        self._channel.close()
+        self._connection.close()
 
     def _send(self, queued: QueuedRequest, reply: Reply[ControlResponse]) -> None:
         try:
-            reply(self._channel.send(queued.request))
+            reply(control_response(queued.request, self._connection.send(queued.request)))
         except Exception as error:
             # An exception of any kind: the request is sent again, and the driver logs the first failure.
             reply(error)

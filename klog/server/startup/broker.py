@@ -50,6 +50,7 @@ from klog.server.logs.topic_reads import load_topic_config, load_topic_configs
 from klog.server.logs.unowned_logs import report_unowned_logs
 from klog.server.network.addresses import address_of
 from klog.server.network.listeners import read_listeners
+from klog.server.peers.broker_channel import Peers
 from klog.server.peers.controller_times import ControllerTimes
 from klog.server.peers.registration import Registration
 from klog.server.startup.authorization_opening import open_authorization
@@ -171,7 +172,7 @@ class Broker:
         own = self.registration()
         require_own_endpoints(own, registered)
         protocol = self._static.text("inter.broker.protocol.version") or ""
-        read = protocol_reader(self._inter_broker, self._presence.access_to_brokers)
+        read = protocol_reader(self._peers)
         require_fit(own, self._inter_broker, protocol, registered, read)
         self._registration.register(self._is_stopping, self._static.number("zookeeper.session.timeout.ms"))
         self._followed.follow()
@@ -258,6 +259,8 @@ class Broker:
         new_cluster_id = encode_uuid(secrets.token_bytes(16))
         self.identity = resolve_identity(self._static, self.logs.identities(), self.store, new_cluster_id)
         self.logs.claim(*self.identity)
+        access = self._presence.access_to_brokers
+        self._peers = Peers(self.identity.broker_id, self.cache, self._inter_broker, access)
         self.authorization = open_authorization(self._static, self.store, self._clock_ms)
         self._registration = Registration(self.store, self.registration)
 
@@ -302,9 +305,7 @@ class Broker:
 
     def _open_replicas(self, closing: ExitStack) -> None:
         broker_id = self.identity.broker_id
-        self.to_controller = open_to_controller(
-            self._static, self.cache, broker_id, self._inter_broker, self._presence.access_to_brokers
-        )
+        self.to_controller = open_to_controller(self._static, self._peers)
         closing.callback(self.to_controller.stop)
         self.purgatories = new_purgatories(self._static, monotonic_ms)
         self.purgatories.timer.start()
@@ -334,16 +335,13 @@ class Broker:
     def _open_copying(self, closing: ExitStack) -> None:
         self.fetchers = open_fetchers(
             self.live,
-            self.identity.broker_id,
+            self._peers,
             lambda: self.broker_epoch,
-            self.cache,
             self.replicas,
             self.topic_stats,
             self.logs,
             self.cleaner,
-            self._inter_broker,
             self._clock_ms,
-            self._presence.access_to_brokers,
         )
         closing.callback(self.fetchers.stop)
         self.log_dir_moves = open_log_dir_moves(
@@ -373,9 +371,7 @@ class Broker:
             self.appends,
             self.groups,
             self.purgatories.timer.timer,
-            broker_connections(
-                self._static, self.cache, broker_id, self._inter_broker, self._presence.access_to_brokers
-            ),
+            broker_connections(self._static, self._peers),
             coordinates=not self._is_read_only,
         )
         closing.callback(self.transactions.stop)
@@ -383,13 +379,11 @@ class Broker:
     def _open_controller(self, closing: ExitStack) -> None:
         self.controller = open_controller(
             self.live.broker,
-            self.identity.broker_id,
-            self._inter_broker,
+            self._peers,
             self.store,
             self._register_again,
             self._clock_ms,
             self.controller_times,
-            self._presence.access_to_brokers,
         )
         closing.callback(self.controller.stop, _RESIGNATION_TIMEOUT_MS)
 

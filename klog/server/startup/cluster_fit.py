@@ -17,7 +17,7 @@ from klog.protocol.apis import ApiKey
 from klog.protocol.channel import Channel
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.messages import build, request_class
-from klog.server.peers.broker_channel import BrokerAccess, channel_to
+from klog.server.peers.broker_channel import Peers
 
 _log = logging.getLogger(__name__)
 
@@ -76,14 +76,12 @@ def _require_listener(own: BrokerRegistration, name: str, others: list[BrokerReg
             )
 
 
-def protocol_reader(listener: str, access: BrokerAccess) -> ReadProtocol:
+def protocol_reader(peers: Peers) -> ReadProtocol:
     """Asks brokers over the listener between brokers. One that does not answer is passed over."""
 
     def read(broker: BrokerRegistration) -> str | None:
         try:
-            with channel_to(
-                broker, listener, client_id="klog-start", timeout_ms=_ANSWER_TIMEOUT_MS, access=access
-            ) as channel:
+            with peers.channel_to(broker, "klog-start", _ANSWER_TIMEOUT_MS) as channel:
                 return _read(channel, broker.broker_id)
         except KlogError as error:
             _log.info("broker %d does not tell its %s: %s", broker.broker_id, PROTOCOL, error)

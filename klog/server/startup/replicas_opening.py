@@ -23,7 +23,7 @@ from klog.server.counters.topic_stats import BrokerTopicStats
 from klog.server.logs.cleaning import ServedLogs
 from klog.server.logs.log_dir_moves import LogDirMoves
 from klog.server.logs.topic_reads import read_topic_ids
-from klog.server.peers.broker_channel import BrokerAccess, channel_to
+from klog.server.peers.broker_channel import Peers
 from klog.server.peers.controller_channel import ToController
 from klog.server.peers.isr_sending import IsrSending, via_controller
 from klog.server.startup.purgatories import Purgatories
@@ -82,22 +82,14 @@ def open_appends(
     )
 
 
-def open_to_controller(
-    config: BrokerConfig, cache: MetadataCache, broker_id: int, listener: str, access: BrokerAccess
-) -> ToController:
-    """The channel to the controller, started; to be stopped.
-
-    `listener` is the listener between brokers, and `access` how to get into it.
-    """
+def open_to_controller(config: BrokerConfig, peers: Peers) -> ToController:
+    """The channel to the controller, started; to be stopped."""
     timeout_ms = config.number("request.timeout.ms")
-    name = f"klog-to-controller-{broker_id}"
 
     def connect(controller: BrokerRegistration) -> ReconnectingConnection:
-        return ReconnectingConnection(
-            lambda: channel_to(controller, listener, client_id=name, timeout_ms=timeout_ms, access=access)
-        )
+        return peers.connection_to(controller, f"klog-to-controller-{peers.broker_id}", timeout_ms)
 
-    channel = ToController(lambda: cache.snapshot, connect, monotonic_ms)
+    channel = ToController(lambda: peers.cache.snapshot, connect, monotonic_ms)
     channel.start()
     return channel
 

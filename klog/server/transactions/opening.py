@@ -14,9 +14,7 @@ from klog.formats.names import TopicPartition
 from klog.metadata.cache import MetadataCache
 from klog.metadata.store import MetadataStore
 from klog.metadata.topics import existing_partitions
-from klog.protocol.channel import Channel
-from klog.protocol.errors import ConnectFailedError
-from klog.server.peers.broker_channel import BrokerAccess, channel_to, open_access
+from klog.server.peers.broker_channel import Peers
 from klog.server.transactions.broker_threads import Connect
 from klog.server.transactions.marker_sending import MarkerSending, Write
 from klog.server.transactions.producer_epochs import newest_epochs
@@ -24,33 +22,14 @@ from klog.server.transactions.verifying import Verify, Verifying
 from klog.storage.log.scheduler import monotonic_ms
 
 
-def broker_connections(
-    config: BrokerConfig,
-    cache: MetadataCache,
-    broker_id: int,
-    listener: str,
-    access: BrokerAccess = open_access,
-) -> Connect:
-    """Makes connections to brokers by id, at the address that the metadata cache has when they are opened.
+def broker_connections(config: BrokerConfig, peers: Peers) -> Connect:
+    """Makes connections to brokers by id, at the address that the metadata cache has when they are opened."""
+    name, timeout_ms = f"klog-transactions-{peers.broker_id}", config.number("request.timeout.ms")
 
-    `listener` is the listener between brokers, `access` how to get into it.
-    """
-    timeout_ms = config.number("request.timeout.ms")
-
-    def connect(to_broker: int) -> ReconnectingConnection:
-        def new_channel() -> Channel:
-            broker = cache.snapshot.brokers.get(to_broker)
-            if broker is None:
-                raise ConnectFailedError(f"broker {to_broker} is not alive")
-            return channel_to(
-                broker,
-                listener,
-                client_id=f"klog-transactions-{broker_id}",
-                timeout_ms=timeout_ms,
-                access=access,
-            )
-
-        return ReconnectingConnection(new_channel)
+    def connect(broker_id: int) -> ReconnectingConnection:
+        return ReconnectingConnection(
+            lambda: peers.channel_to(peers.registration(broker_id), name, timeout_ms)
+        )
 
     return connect
 
