@@ -8,13 +8,12 @@ is named by its path with sanitised parts: `topics/t1`, `brokers/<default>`, `us
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 
 from klog.metadata import paths, znodes
-from klog.metadata.errors import InvalidZnodeError, NodeExistsError, NoNodeError
+from klog.metadata.errors import InvalidZnodeError
 from klog.metadata.notifications import Notifications
-from klog.metadata.retried_writes import write
-from klog.metadata.store import Create, MetadataStore, SetData, missing_parents
+from klog.metadata.retried_writes import put, write
+from klog.metadata.store import Create, MetadataStore, children_of
 
 
 def read_config(store: MetadataStore, entity_path: str) -> dict[str, str]:
@@ -27,10 +26,7 @@ def valid_configs(
     store: MetadataStore, entity_type: str
 ) -> tuple[dict[str, dict[str, str]], dict[str, InvalidZnodeError]]:
     """The valid configs of one type by desanitised name, and the errors of the others."""
-    try:
-        names = store.children(paths.config(entity_type))
-    except NoNodeError:
-        return {}, {}
+    names = children_of(store, paths.config(entity_type))
     nodes = store.get_many([paths.config(f"{entity_type}/{name}") for name in names])
     configs: dict[str, dict[str, str]] = {}
     invalid: dict[str, InvalidZnodeError] = {}
@@ -45,19 +41,7 @@ def valid_configs(
 
 def write_config(store: MetadataStore, entity_path: str, config: Mapping[str, str]) -> None:
     """Replaces an entity's config without a notification."""
-    path, data = paths.config(entity_path), znodes.encode_config(config)
-    while True:
-        try:
-            write(store, SetData(path, data))
-        except NoNodeError:
-            for parent in missing_parents(path):
-                with suppress(NodeExistsError):
-                    write(store, Create(parent))
-        else:
-            return
-        with suppress(NodeExistsError):
-            write(store, Create(path, data))
-            return
+    put(store, paths.config(entity_path), znodes.encode_config(config))
 
 
 def change_config(store: MetadataStore, entity_path: str, config: Mapping[str, str]) -> None:
@@ -73,18 +57,13 @@ def notify_of_change(store: MetadataStore, entity_path: str) -> None:
     )
 
 
-class ConfigChangeNotifications:
+def config_change_notifications(
+    store: MetadataStore, on_change: Callable[[str], None], now_ms: Callable[[], int]
+) -> Notifications:
     """Calls `on_change(entity_path)` for each notification of a config change, in order."""
-
-    def __init__(
-        self, store: MetadataStore, on_change: Callable[[str], None], now_ms: Callable[[], int]
-    ) -> None:
-        self._on_change = on_change
-        self._notifications = Notifications(store, paths.CONFIG_CHANGES, self._handle, now_ms)
-
-    def follow(self) -> None:
-        """Reads new notifications and watches for more. Must be called again for a new session."""
-        self._notifications.follow()
-
-    def _handle(self, path: str, data: bytes | None) -> None:
-        self._on_change(znodes.decode_config_change(path, data))
+    return Notifications(
+        store,
+        paths.CONFIG_CHANGES,
+        lambda path, data: on_change(znodes.decode_config_change(path, data)),
+        now_ms,
+    )

@@ -12,9 +12,9 @@ from typing import Final
 from klog.formats.errors import UsageError
 from klog.formats.names import PartitionKey
 from klog.metadata import paths
-from klog.metadata.errors import MetadataError, NodeExistsError, NoNodeError
-from klog.metadata.retried_writes import write
-from klog.metadata.store import Create, MetadataStore, SetData, missing_parents
+from klog.metadata.errors import MetadataError, NoNodeError
+from klog.metadata.retried_writes import put
+from klog.metadata.store import MetadataStore
 
 _INT64_MAX: Final = (1 << 63) - 1
 _NUMBER: Final = re.compile(r"[+-]?[0-9]+")
@@ -46,23 +46,7 @@ def write_consumer_offset(store: MetadataStore, group_id: str, partition: Partit
 
     Raises `UsageError` if no node can have the group's name, and `StoreError`.
     """
-    path, data = _path(group_id, partition), str(offset).encode()
-    try:
-        write(store, SetData(path, data))
-    except NoNodeError:
-        for parent in missing_parents(path):
-            _create(store, parent, None)
-        if not _create(store, path, data):
-            write(store, SetData(path, data))
-
-
-def _create(store: MetadataStore, path: str, data: bytes | None) -> bool:
-    """Whether the node was created; False if it exists."""
-    try:
-        write(store, Create(path, data))
-    except NodeExistsError:
-        return False
-    return True
+    put(store, _path(group_id, partition), str(offset).encode())
 
 
 def _path(group_id: str, partition: PartitionKey) -> str:

@@ -13,8 +13,8 @@ from typing import Final
 from klog.metadata import paths, znodes
 from klog.metadata.configs import notify_of_change
 from klog.metadata.errors import BadVersionError, NodeExistsError, NoNodeError, NotEmptyError
-from klog.metadata.retried_writes import write
-from klog.metadata.store import Create, Delete, MetadataStore, Node, SetData, missing_parents
+from klog.metadata.retried_writes import create_missing, write
+from klog.metadata.store import Create, Delete, MetadataStore, Node, SetData, children_of, missing_parents
 
 _CLIENTS: Final = "/clients/"
 
@@ -55,9 +55,7 @@ def update_config(
 def _write(store: MetadataStore, path: str, data: bytes, node: Node | None) -> bool:
     """Writes a node if it is still as it was read; whether it was."""
     if node is None:
-        for parent in missing_parents(path):
-            with suppress(NodeExistsError):
-                write(store, Create(parent))
+        create_missing(store, missing_parents(path))
     try:
         write(store, Create(path, data) if node is None else SetData(path, data, node.stat.version))
     except (BadVersionError, NodeExistsError, NoNodeError):
@@ -91,7 +89,4 @@ def _remove_empty_parents(store: MetadataStore, entity_path: str) -> None:
 
 
 def _children(store: MetadataStore, entity_path: str) -> list[str]:
-    try:
-        return store.children(paths.config(entity_path))
-    except NoNodeError:
-        return []
+    return children_of(store, paths.config(entity_path))

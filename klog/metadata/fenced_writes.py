@@ -15,7 +15,7 @@ from klog.metadata.errors import (
     NoNodeError,
     StoreError,
 )
-from klog.metadata.store import Create, Delete, NodeStat, Operation, SetData
+from klog.metadata.store import Create, Delete, NodeStat, Operation, SetData, children_of
 from klog.metadata.values import FinalizedFeatures, LeaderAndIsr, LeaderIsrAndControllerEpoch, TopicAssignment
 
 
@@ -114,11 +114,7 @@ def delete_topic(fenced: FencedStore, topic: str) -> None:
 
 
 def _delete_below(fenced: FencedStore, path: str) -> None:
-    try:
-        names = fenced.store.children(path)
-    except NoNodeError:
-        return
-    for name in names:
+    for name in children_of(fenced.store, path):
         _delete_below(fenced, f"{path}/{name}")
     delete_nodes(fenced, [path])
 

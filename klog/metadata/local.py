@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
-from typing import Protocol, cast
+from contextlib import AbstractContextManager, contextmanager
+from typing import Protocol
 
-from klog.metadata.errors import NodeExistsError, NoNodeError, StoreClosedError, StoreError
+from klog.metadata.errors import NoNodeError, StoreClosedError, StoreError
 from klog.metadata.store import (
-    ANY_VERSION,
-    Create,
     Delete,
     MultiResult,
     Node,
@@ -22,7 +20,6 @@ from klog.metadata.store import (
     SessionListener,
     SingleWrites,
     Watch,
-    missing_parents,
 )
 from klog.metadata.tree import Commit, NodeTree
 from klog.metadata.watches import Delivery, WatchRegistry
@@ -124,21 +121,6 @@ class TreeSession(SingleWrites):
     def session_id(self) -> int:
         return self._session_id
 
-    def create(
-        self,
-        path: str,
-        data: bytes | None = None,
-        *,
-        ephemeral: bool = False,
-        sequential: bool = False,
-        make_parents: bool = False,
-    ) -> str:
-        if make_parents:
-            for parent in missing_parents(path):
-                with suppress(NodeExistsError):
-                    self.multi([Create(parent)])
-        return cast(str, self.multi([Create(path, data, ephemeral, sequential)])[0])
-
     def get(self, path: str, watch: Watch | None = None) -> Node:
         with self._tree() as tree:
             node = tree.find(path)
@@ -161,9 +143,6 @@ class TreeSession(SingleWrites):
             if watch is not None:
                 self.watches.add_children(path, watch)
             return names
-
-    def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        self.multi([Delete(path, version)])
 
     def get_many(self, paths: Sequence[str]) -> list[Node | None]:
         with self._tree() as tree:

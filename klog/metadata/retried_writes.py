@@ -6,6 +6,7 @@ After a lost reply, it is read back whether the first try had succeeded.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Final
 
 from klog.metadata.errors import (
@@ -24,6 +25,7 @@ from klog.metadata.store import (
     Operation,
     OperationResult,
     SetData,
+    missing_parents,
     required,
 )
 
@@ -91,6 +93,23 @@ def _size(operation: Operation) -> int:
 def write(store: MetadataStore, operation: Operation) -> OperationResult:
     """Does one write like `write_all`. Raises its error."""
     return required(write_all(store, [operation])[0])
+
+
+def create_missing(store: MetadataStore, node_paths: Iterable[str]) -> None:
+    """Creates those nodes that do not exist, without data."""
+    for path in node_paths:
+        with suppress(NodeExistsError):
+            write(store, Create(path))
+
+
+def put(store: MetadataStore, path: str, data: bytes) -> None:
+    """Sets the data of a node. Creates the node, and those above it, if they are missing."""
+    while True:
+        for operation in (SetData(path, data), Create(path, data)):
+            with suppress(NoNodeError, NodeExistsError):
+                write(store, operation)
+                return
+        create_missing(store, missing_parents(path))
 
 
 def _guarded(operations: Sequence[Operation], guard: Check | None) -> list[Operation]:

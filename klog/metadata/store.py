@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
-from klog.metadata.errors import StoreError
+from klog.metadata.errors import NodeExistsError, NoNodeError, StoreError
 
 _Result = TypeVar("_Result")
 
@@ -194,6 +195,14 @@ def required(outcome: _Result | StoreError) -> _Result:
     return outcome
 
 
+def children_of(store: MetadataStore, path: str) -> list[str]:
+    """The sorted names of a node's children; none if the node does not exist."""
+    try:
+        return store.children(path)
+    except NoNodeError:
+        return []
+
+
 class SingleWrites(ABC):
     """The writes of a store that are one multi of `multi_many`."""
 
@@ -203,6 +212,23 @@ class SingleWrites(ABC):
 
     def multi(self, operations: Sequence[Operation]) -> MultiResult:
         return required(self.multi_many([operations])[0])
+
+    def create(
+        self,
+        path: str,
+        data: bytes | None = None,
+        *,
+        ephemeral: bool = False,
+        sequential: bool = False,
+        make_parents: bool = False,
+    ) -> str:
+        for parent in missing_parents(path) if make_parents else ():
+            with suppress(NodeExistsError):
+                self.multi([Create(parent)])
+        return cast(str, self.multi([Create(path, data, ephemeral, sequential)])[0])
+
+    def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        self.multi([Delete(path, version)])
 
     def set(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> NodeStat:
         return cast(NodeStat, self.multi([SetData(path, data, version)])[0])

@@ -19,7 +19,6 @@ from klog.config.keys import ConfigError
 from klog.metadata._kazoo import (
     SESSION_STATES,
     WATCH_KINDS,
-    acl_of,
     is_unimplemented,
     multi_outcome,
     node_stat,
@@ -37,7 +36,6 @@ from klog.metadata.errors import (
     WaitCancelledError,
 )
 from klog.metadata.store import (
-    ANY_VERSION,
     MultiResult,
     Node,
     NodeStat,
@@ -47,7 +45,6 @@ from klog.metadata.store import (
     SingleWrites,
     Watch,
     WatchEvent,
-    missing_parents,
 )
 from klog.metadata.watches import Dispatcher, WatchRegistry
 from klog.metadata.zookeeper_access import PLAIN_ACCESS, ZooKeeperAccess
@@ -205,36 +202,6 @@ class ZooKeeperStore(SingleWrites):
         identity = self._client.client_id
         return identity[0] if identity else 0
 
-    def create(
-        self,
-        path: str,
-        data: bytes | None = None,
-        *,
-        ephemeral: bool = False,
-        sequential: bool = False,
-        make_parents: bool = False,
-    ) -> str:
-        acl = acl_of(path, self._access)
-
-        def create() -> str:
-            created: str = self._write(
-                path,
-                lambda: self._client.create_async(
-                    self._root + path, data, acl=acl, ephemeral=ephemeral, sequence=sequential
-                ),
-            )
-            return created[len(self._root) :]
-
-        try:
-            return create()
-        except NoNodeError:
-            if not make_parents:
-                raise
-        for parent in missing_parents(path):  # kazoo would give all of them the ACL of the node
-            with suppress(NodeExistsError):
-                self.create(parent)
-        return create()
-
     def get(self, path: str, watch: Watch | None = None) -> Node:
         data, stat = self._read(self._client.get_async, self._watches.add_data, path, watch)
         return Node(data, node_stat(stat))
@@ -245,9 +212,6 @@ class ZooKeeperStore(SingleWrites):
 
     def children(self, path: str, watch: Watch | None = None) -> list[str]:
         return sorted(self._read(self._client.get_children_async, self._watches.add_children, path, watch))
-
-    def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        self._write(path, lambda: self._client.delete_async(self._root + path, version))
 
     def get_many(self, paths: Sequence[str]) -> list[Node | None]:
         nodes: list[Node | None] = []
@@ -380,10 +344,6 @@ class ZooKeeperStore(SingleWrites):
                 if left_ms <= 0:
                     raise
                 self.wait_connected(left_ms)
-
-    def _write(self, path: str, send: Callable[[], _Pending[_Result]]) -> _Result:
-        self._check_open()
-        return self._await(path, send())
 
     def _await(self, path: str | None, result: _Pending[_Result]) -> _Result:
         """The answer. Raises a StoreError in place of kazoo's error."""

@@ -26,7 +26,7 @@ from klog.formats.names import encode_uuid
 from klog.metadata import paths, znodes
 from klog.metadata.cluster import create_persistent_nodes, live_brokers
 from klog.metadata.embedded import FILE_NAME, EmbeddedStore
-from klog.metadata.errors import NoNodeError
+from klog.metadata.retried_writes import put
 from klog.metadata.store import MetadataStore
 from klog.metadata.topics import read_partition_states, read_valid_topics, topic_names
 from klog.metadata.znodes import encode_cluster_id
@@ -195,15 +195,6 @@ def _identify(config: BrokerConfig, identities: _Identities, store: MetadataStor
         create_persistent_nodes(store)
         if cluster_id is not None and not in_zookeeper and not topic_names(store):
             # The start of a broker may have given the new store a cluster id of its own.
-            _store_cluster_id(store, cluster_id)
+            put(store, paths.CLUSTER_ID, encode_cluster_id(cluster_id))
     new_cluster_id = cluster_id or encode_uuid(secrets.token_bytes(16))
     return resolve_identity(config, identities, store, new_cluster_id).broker_id
-
-
-def _store_cluster_id(store: MetadataStore, cluster_id: str) -> None:
-    """Set the id of the cluster."""
-    data = encode_cluster_id(cluster_id)
-    try:
-        store.set(paths.CLUSTER_ID, data)
-    except NoNodeError:
-        store.create(paths.CLUSTER_ID, data, make_parents=True)

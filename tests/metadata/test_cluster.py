@@ -415,7 +415,7 @@ def test_topic_ids_are_random_uuids_that_do_not_start_with_a_dash() -> None:
 def test_configs_are_written_and_notified(store: Lossy, clock: Clock) -> None:
     configs.change_config(store, "users/alice/clients/c%2F1", {"producer_byte_rate": "1"})
     notified: list[str] = []
-    notifications = configs.ConfigChangeNotifications(store, notified.append, clock)
+    notifications = configs.config_change_notifications(store, notified.append, clock)
     notifications.follow()
     assert notified == ["users/alice/clients/c%2F1"]
     assert configs.read_config(store, "users/alice/clients/c%2F1") == {"producer_byte_rate": "1"}
@@ -429,7 +429,7 @@ def test_configs_are_written_and_notified(store: Lossy, clock: Clock) -> None:
 
 def test_an_invalid_notification_does_not_stop_the_next(store: Lossy, clock: Clock) -> None:
     notified: list[str] = []
-    configs.ConfigChangeNotifications(store, notified.append, clock).follow()
+    configs.config_change_notifications(store, notified.append, clock).follow()
     store.create(paths.CONFIG_CHANGE_PREFIX, b"broken", sequential=True)
     configs.change_config(store, "topics/t", {})
     assert notified == ["topics/t"]
@@ -440,7 +440,7 @@ def test_notifications_are_deleted_after_a_quarter_of_an_hour(store: Lossy, cloc
     clock.ms += 10 * 60 * 1000
     configs.change_config(store, "topics/young", {})
     clock.ms += 5 * 60 * 1000 + 1
-    configs.ConfigChangeNotifications(store, lambda _path: None, clock).follow()
+    configs.config_change_notifications(store, lambda _path: None, clock).follow()
     assert store.children(paths.CONFIG_CHANGES) == ["config_change_0000000001"]
 
 

@@ -13,10 +13,10 @@ from contextlib import suppress
 from typing import Final
 
 from klog.metadata.cluster import create_persistent_nodes
-from klog.metadata.errors import InvalidZnodeError, NodeExistsError, NoNodeError
+from klog.metadata.errors import InvalidZnodeError, NoNodeError
 from klog.metadata.notifications import Notifications
-from klog.metadata.retried_writes import write
-from klog.metadata.store import Create, Delete, MetadataStore, SetData
+from klog.metadata.retried_writes import put, write
+from klog.metadata.store import Create, Delete, MetadataStore
 from klog.protocol.error_codes import ErrorCode
 from klog.security.authentication import token_znodes
 from klog.security.authentication.delegation_tokens import (
@@ -125,14 +125,7 @@ class TokenStore:
                     self._remove(token)
 
     def _write(self, token: DelegationToken) -> None:
-        path, data = token_znodes.token_path(token.token_id), token_znodes.encode_token(token)
-        try:
-            write(self._store, SetData(path, data))
-        except NoNodeError:
-            try:
-                write(self._store, Create(path, data))
-            except NodeExistsError:
-                write(self._store, SetData(path, data))
+        put(self._store, token_znodes.token_path(token.token_id), token_znodes.encode_token(token))
         self._tell(token.token_id)
 
     def _remove(self, token: DelegationToken) -> None:

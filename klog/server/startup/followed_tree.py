@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from klog.metadata.configs import ConfigChangeNotifications
+from klog.metadata.configs import config_change_notifications
+from klog.metadata.notifications import Notifications
 from klog.metadata.store import MetadataStore
 from klog.security.authentication.scram_configs import ScramConfigs
 from klog.security.authentication.token_store import TokenStore
@@ -33,11 +34,11 @@ class FollowedTree:
     acls: AclStore | None
     tokens: TokenStore | None
     clock_ms: Callable[[], int]
-    _notes: ConfigChangeNotifications = field(init=False)
+    _notes: Notifications = field(init=False)
 
     def follow(self) -> None:
         """Follow changes from now on; the configs were loaded. Raises `StoreError`."""
-        self._notes = ConfigChangeNotifications(self.store, self._config_changed, self.clock_ms)
+        self._notes = config_change_notifications(self.store, self._config_changed, self.clock_ms)
         self._notes.follow()
         self.features.follow()
 

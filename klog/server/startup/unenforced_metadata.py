@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from klog.formats.errors import KlogError
-from klog.metadata.errors import NoNodeError
-from klog.metadata.store import MetadataStore
+from klog.metadata.store import MetadataStore, children_of
 
 _log = logging.getLogger(__name__)
 
@@ -31,13 +30,6 @@ def report_unenforced_metadata(store: MetadataStore, *, enforces_acls: bool = Fa
 
 def _below(store: MetadataStore, root: str, depth: int) -> Iterator[str]:
     """The nodes `depth` levels below a node."""
-    for name in _children(store, root):
+    for name in children_of(store, root):
         path = f"{root}/{name}"
         yield from (path,) if depth == 1 else _below(store, path, depth - 1)
-
-
-def _children(store: MetadataStore, path: str) -> list[str]:
-    try:
-        return store.children(path)
-    except NoNodeError:
-        return []

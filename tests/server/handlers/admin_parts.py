@@ -19,7 +19,7 @@ from klog.controller.settings import ControllerSettings
 from klog.formats.names import TopicPartition
 from klog.metadata import cluster
 from klog.metadata.cache import MetadataCache, Partitions
-from klog.metadata.configs import ConfigChangeNotifications
+from klog.metadata.configs import config_change_notifications
 from klog.metadata.control_requests import ControlRequest, ControlResponse, partition_states
 from klog.metadata.local import SharedTree, TreeSession
 from klog.metadata.topics import create_topic, new_topic_id
@@ -231,7 +231,7 @@ class AdminCluster:
             lambda group_id, overrides: self.group_changes.append((group_id, dict(overrides))),
             self.unclean.append,
         )
-        ConfigChangeNotifications(store, self.config_changes.on_change, self.clock).follow()
+        config_change_notifications(store, self.config_changes.on_change, self.clock).follow()
 
     def _replace_config(self, config: BrokerConfig) -> None:
         self.config = config

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from klog.metadata import paths, znodes
-from klog.metadata.configs import ConfigChangeNotifications, read_config, write_config
+from klog.metadata.configs import config_change_notifications, read_config, write_config
 from klog.protocol.apis import ApiKey
 from klog.protocol.error_codes import ErrorCode
 from klog.security.quotas.client_quotas import ClientQuotas
@@ -91,7 +91,7 @@ def test_quotas_are_written_where_kafka_writes_them(cluster: AdminCluster, entit
 
 def test_a_change_is_announced_to_all_brokers(cluster: AdminCluster) -> None:
     seen: list[str] = []
-    ConfigChangeNotifications(cluster.store, seen.append, cluster.clock).follow()
+    config_change_notifications(cluster.store, seen.append, cluster.clock).follow()
     alter(cluster, {"user": "alice", "client-id": "c/1"}, producer_byte_rate=1)
     assert seen == ["users/alice/clients/c%2F1"]
 
@@ -266,7 +266,7 @@ def obeyed(cluster: AdminCluster) -> ClientQuotas:
     quotas = ClientQuotas()
     configs = QuotaConfigs(cluster.store, quotas, ip_limits())
     configs.load()
-    ConfigChangeNotifications(cluster.store, configs.on_change, cluster.clock).follow()
+    config_change_notifications(cluster.store, configs.on_change, cluster.clock).follow()
     return quotas
 
 
@@ -312,7 +312,7 @@ def test_quotas_of_addresses_are_followed(cluster: AdminCluster, caplog: pytest.
 
     limits = IpLimits(QuotaWindows(2, 1000), resolve)
     configs = QuotaConfigs(cluster.store, ClientQuotas(), limits)
-    ConfigChangeNotifications(cluster.store, configs.on_change, cluster.clock).follow()
+    config_change_notifications(cluster.store, configs.on_change, cluster.clock).follow()
     alter(cluster, {"ip": "127.0.0.1"}, connection_creation_rate=1)
     assert [limits.charge("127.0.0.1", 0) for _ in range(2)] == [0, 1000]
     alter(cluster, {"ip": "127.0.0.1"}, connection_creation_rate=None)

@@ -7,7 +7,7 @@ import hashlib
 import pytest
 
 from klog.metadata import paths
-from klog.metadata.configs import ConfigChangeNotifications, read_config, write_config
+from klog.metadata.configs import config_change_notifications, read_config, write_config
 from klog.protocol.apis import ApiKey
 from klog.protocol.error_codes import ErrorCode
 from klog.security.authentication.scram_configs import ScramConfigs
@@ -89,7 +89,7 @@ def test_both_mechanisms_and_quotas_of_a_user_are_kept_together(cluster: AdminCl
 def test_a_broker_that_follows_the_notes_knows_the_user(cluster: AdminCluster) -> None:
     known = ScramCredentials()
     configs = ScramConfigs(cluster.store, known)
-    ConfigChangeNotifications(cluster.store, configs.on_change, cluster.clock).follow()
+    config_change_notifications(cluster.store, configs.on_change, cluster.clock).follow()
     alter(cluster, upsertion("alice"))
     assert known.find("SCRAM-SHA-256", "alice") is not None
     alter(cluster, deletion("alice"))
