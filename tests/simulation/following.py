@@ -37,19 +37,15 @@ class SimulatedFetcherThread:
             broker_epoch=lambda: broker.epoch,
             wall_clock_ms=broker.wall_ms,
         )
-        self._driver = FetchDriver(
+        self.driver = FetchDriver(
             lambda truncated: new_fetcher(truncated=truncated),
             FetchListeners(self._received, self._high_watermark_moved, self._truncated),
         )
-        self.fetcher = self._driver.fetcher
-        self.add = self._driver.add
-        self.remove = self._driver.remove
-        self.remove_all = self._driver.remove_all
-        self._loop = DriverLoop(broker, self._driver, self._send)
-
-    @property
-    def is_idle(self) -> bool:
-        return self._driver.is_idle
+        self.fetcher = self.driver.fetcher
+        self.add = self.driver.add
+        self.remove = self.driver.remove
+        self.remove_all = self.driver.remove_all
+        self._loop = DriverLoop(broker, self.driver, self._send)
 
     @property
     def is_alive(self) -> bool:

@@ -14,7 +14,6 @@ from klog.client.connection import Connection
 from klog.drivers.fetching import FetchDriver
 from klog.formats.names import TopicPartition
 from klog.protocol.errors import ChannelError, ConnectionLostError
-from klog.replication.fetching.fetcher import Fetcher
 from klog.replication.fetching.values import FetcherAnswer, FetcherRequest, FetchStart
 from klog.server.fetching.requests import send
 from klog.server.threads.driver_thread import DriverThread, asking
@@ -29,7 +28,7 @@ Raises ChannelError if the broker is not known.
 
 
 class FetcherThread:
-    """Starts with `start` and ends with `stop`. `requests` counts what it has sent."""
+    """Starts with `start` and ends with `stop`. `requests` counts what it sends; `driver` is to be read."""
 
     def __init__(
         self,
@@ -42,7 +41,7 @@ class FetcherThread:
         """`clock_ms` is never set back."""
         self.name = name
         self.requests = 0
-        self._driver = driver
+        self.driver = driver
         self._connect = connect
         self._request_timeout_ms = request_timeout_ms
         self._connection: Connection | None = None
@@ -59,35 +58,20 @@ class FetcherThread:
         """Whether the thread runs."""
         return self._thread.worker.is_alive
 
-    @property
-    def fetcher(self) -> Fetcher:
-        """What it copies, and how far that is: to be read only."""
-        return self._driver.fetcher
-
-    @property
-    def record_bytes(self) -> int:
-        """How many bytes of records it has copied."""
-        return self._driver.record_bytes
-
     def add(self, starts: Mapping[TopicPartition, FetchStart]) -> None:
         """Copy these partitions, too."""
         with self._thread.lock:
-            self._driver.add(starts)
+            self.driver.add(starts)
 
     def remove(self, keys: Iterable[TopicPartition]) -> dict[TopicPartition, FetchStart]:
         """Stop copying partitions; returns how far they are."""
         with self._thread.lock:
-            return self._driver.remove(keys)
+            return self.driver.remove(keys)
 
     def remove_all(self) -> dict[TopicPartition, FetchStart]:
         """Stop copying all partitions; returns how far they are."""
         with self._thread.lock:
-            return self._driver.remove_all()
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether it has no partition."""
-        return self._driver.is_idle
+            return self.driver.remove_all()
 
     def reconnect(self) -> None:
         """The broker has another address: what waits for an answer from the old one fails."""
@@ -108,7 +92,7 @@ class FetcherThread:
     # -- on the thread ---------------------------------------------------------------------------------------
 
     def _ask(self, request: FetcherRequest) -> FetcherAnswer:
-        leader_id = self._driver.fetcher.leader_id
+        leader_id = self.driver.fetcher.leader_id
         try:
             connection = self._connected()
             self.requests += 1

@@ -79,10 +79,10 @@ class FetcherManager:
     def counts(self) -> FetcherCounts:
         """The numbers of Kafka's `ReplicaFetcherManager`."""
         threads = self.threads.values()
-        lags = [state.lag for thread in threads for state in list(thread.fetcher.states.values())]
+        lags = [state.lag for thread in threads for state in list(thread.driver.fetcher.states.values())]
         return FetcherCounts(
             max([0, *lags]),
-            sum(len(thread.fetcher.failed_partitions) for thread in threads),
+            sum(len(thread.driver.fetcher.failed_partitions) for thread in threads),
             sum(not thread.is_alive for thread in threads),
         )
 
@@ -179,7 +179,7 @@ class FetcherManager:
     def _end_idle(self) -> None:
         self._ending = [thread for thread in self._ending if thread.is_alive]
         for place, thread in list(self._threads.items()):
-            if thread.is_idle:
+            if thread.driver.is_idle:
                 del self._threads[place]
                 thread.stop()
                 self._ending.append(thread)

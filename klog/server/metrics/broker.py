@@ -114,7 +114,7 @@ class BrokerMetrics:
         partitions = list(broker.replicas.partitions.values())
         hosted = {partition.topic_partition.topic for partition in partitions}
         yield from traffic_metrics(*broker.topic_stats.read(hosted))
-        offline, counts = len(broker.replicas.offline), broker.isr_changes.counts
+        offline, counts = len(broker.replicas.offline), broker.isr_changes.driver.counts
         yield from replica_metrics(partitions, offline, counts, self._pause)
 
 

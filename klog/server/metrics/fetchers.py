@@ -44,25 +44,25 @@ def fetcher_metrics(
     ):
         yield gauges(f"{_MANAGER}{name}", help_text, "clientId", {_CLIENT: value})
     labels = [_labels(fetchers, thread) for thread in threads]
-    for name, field, help_text in (
-        ("requests", "requests", "requests to leaders"),
-        ("bytes", "record_bytes", "bytes of records from leaders"),
+    for name, help_text, counts_of_all in (
+        ("requests", "requests to leaders", [each.requests for each in threads]),
+        ("bytes", "bytes of records from leaders", [each.driver.record_bytes for each in threads]),
     ):
-        samples = [Sample(label, getattr(each, field)) for label, each in zip(labels, threads, strict=True)]
+        samples = list(map(Sample, labels, counts_of_all))
         yield Metric(f"kafka_server_fetcherstats_{name}_total", "counter", help_text, samples)
     lag = "records below the leader's high watermark that the replica lacks, -1 before the first answer"
     yield Metric("kafka_server_fetcherlagmetrics_consumerlag", "gauge", lag, _lags(threads, pause))
 
 
 def _labels(fetchers: FetcherManager, thread: FetcherThread) -> Labels:
-    address = fetchers.address_of(thread.fetcher.leader_id)
+    address = fetchers.address_of(thread.driver.fetcher.leader_id)
     host, port = ("", -1) if address is None else (address.host, address.port)
     return {"clientId": thread.name, "brokerHost": host, "brokerPort": port}
 
 
 def _lags(threads: list[FetcherThread], pause: Callable[[], None]) -> Iterator[Sample]:
     for thread in threads:
-        for number, state in enumerate(list(thread.fetcher.states.values())):
+        for number, state in enumerate(list(thread.driver.fetcher.states.values())):
             if number % _PARTITIONS_A_TURN == 0:
                 pause()
             labels: Labels = {

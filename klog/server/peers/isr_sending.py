@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 from uuid import UUID
 
-from klog.drivers.isr_changes import IsrCounts, IsrDriver
+from klog.drivers.isr_changes import IsrDriver
 from klog.formats.errors import KlogError
 from klog.formats.names import TopicPartition
 from klog.jobs.worker import Worker
@@ -32,7 +32,7 @@ Send: TypeAlias = SendRequest[IsrRequest, IsrAnswers]
 
 
 class IsrSending:
-    """The ISR changes of a broker. `propose` and `check` are safe for threads.
+    """The ISR changes of a broker. `check` and `propose` of the `driver` are safe for threads.
 
     `clock_ms` is that of the replicas, which is never set back.
     """
@@ -40,19 +40,10 @@ class IsrSending:
     def __init__(self, replicas: ReplicaManager, send: Send, clock_ms: Callable[[], int]) -> None:
         self._replicas = replicas
         self._clock_ms = clock_ms
-        self._driver = IsrDriver(replicas)
-        self._thread = DriverThread("klog-isr-changes", self._driver, send, clock_ms)
+        self.driver = IsrDriver(replicas)
+        self._thread = DriverThread("klog-isr-changes", self.driver, send, clock_ms)
         self._thread.start()
         self._checker: Worker | None = None
-
-    @property
-    def counts(self) -> IsrCounts:
-        """What has become of proposals."""
-        return self._driver.counts
-
-    def propose(self, key: TopicPartition) -> None:
-        """A partition proposes another ISR; it may be locked."""
-        self._driver.propose(key)
 
     def check(self) -> None:
         """Propose to remove the followers that lag, in all partitions that this broker leads."""

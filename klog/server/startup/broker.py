@@ -317,7 +317,7 @@ class Broker:
             self.cache,
             ServedLogs(self.logs, self.cleaner, self._read_topic_config),
             self.purgatories,
-            lambda key: self.isr_changes.propose(key),  # noqa: PLW0108 (it is opened next)
+            lambda key: self.isr_changes.driver.propose(key),  # noqa: PLW0108 (it is opened next)
         )
         self._log_events.replicas = self.replicas
         self.isr_changes = open_isr_changes(

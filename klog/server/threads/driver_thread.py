@@ -122,7 +122,7 @@ class DriverRun(Generic[Request, Answer]):
                 self.driver.wake()
 
 
-class DriverThread(Generic[Request, Answer]):
+class DriverThread(DriverRun[Request, Answer]):
     """Runs a driver in a thread of its own, which starts with `start` and ends with `stop`.
 
     `retry_s` is the pause after an unexpected error of the driver.
@@ -140,8 +140,7 @@ class DriverThread(Generic[Request, Answer]):
         takes_at_once: bool = False,
     ) -> None:
         self.worker = Worker(name, self.run, retry_s=retry_s)
-        self._run = DriverRun(driver, send, clock_ms, self.worker.wake, lock, takes_at_once=takes_at_once)
-        self.lock = self._run.lock
+        super().__init__(driver, send, clock_ms, self.worker.wake, lock, takes_at_once=takes_at_once)
 
     def start(self) -> None:
         """Start the thread, which asks for the first step."""
@@ -150,12 +149,8 @@ class DriverThread(Generic[Request, Answer]):
 
     def stop(self) -> None:
         """Let the thread end after the step that it carries out; it does not wait for that."""
-        self._run.stop()
+        super().stop()
         self.worker.stop()
-
-    def run(self) -> float | None:
-        """As `DriverRun.run`."""
-        return self._run.run()
 
 
 def asking(ask: Callable[[Request], Answer]) -> SendRequest[Request, Answer]:

@@ -73,31 +73,26 @@ class MarkerSending:
         self._routes = MarkerRoutes(broker_id, leader_of, self._wake)
         self._others: dict[int, DriverRun[MarkerRequest, MarkerErrors]] = {}
         self._threads = BrokerThreads("klog-txn-markers", connect, self._send_to)
-        self._here = DriverThread(
-            f"klog-txn-markers-{broker_id}",
-            MarkersHere(self._routes),
-            self._write_here,
-            clock_ms,
-            self._lock,
-            takes_at_once=True,
-        )
-        self._here.start()
+        routes, lock = self._routes, self._lock
         self._lookup = DriverThread(
             "klog-txn-marker-leaders",
-            LeaderLookup(self._routes),
+            LeaderLookup(routes),
             asking(lambda request: existing(request.partitions)),
             clock_ms,
-            self._lock,
+            lock,
         )
-        self._lookup.start()
-        self._fenced = DriverThread(
-            "klog-txn-marker-epochs",
-            FencedMarkers(self._routes),
-            asking(self._known_epochs),
+        epochs = asking(self._known_epochs)
+        self._fenced = DriverThread("klog-txn-marker-epochs", FencedMarkers(routes), epochs, clock_ms, lock)
+        self._here = DriverThread(
+            f"klog-txn-markers-{broker_id}",
+            MarkersHere(routes),
+            self._write_here,
             clock_ms,
-            self._lock,
+            lock,
+            takes_at_once=True,
         )
-        self._fenced.start()
+        for each in (self._here, self._lookup, self._fenced):
+            each.start()
 
     @property
     def waiting(self) -> int:
@@ -127,14 +122,12 @@ class MarkerSending:
 
     def stop(self) -> None:
         """End the threads. After a start the coordinator sends again what has no answer yet."""
-        self._here.stop()
-        self._lookup.stop()
-        self._fenced.stop()
+        for each in (self._here, self._lookup, self._fenced):
+            each.stop()
         self._threads.stop()
         # They may wait for a metadata store that is away.
-        self._lookup.worker.join(_STOP_S)
-        self._fenced.worker.join(_STOP_S)
-        self._here.worker.join(_STOP_S)
+        for each in (self._lookup, self._fenced, self._here):
+            each.worker.join(_STOP_S)
 
     # -- sending ---------------------------------------------------------------------------------------------
 

@@ -126,8 +126,8 @@ def test_a_thread_copies_what_it_is_given_and_tells_what_consumers_may_read(copy
     eventually(copy.agrees)
     # The thread tells it after it has changed the log.
     eventually(lambda: copy.moved.count(KEY) >= 2)
-    eventually(lambda: copy.thread.record_bytes == len(content(copy.leader.log())))
-    eventually(lambda: sum(each[KEY] for each in list(copy.received)) == copy.thread.record_bytes)
+    eventually(lambda: copy.thread.driver.record_bytes == len(content(copy.leader.log())))
+    eventually(lambda: sum(each[KEY] for each in list(copy.received)) == copy.thread.driver.record_bytes)
     assert copy.thread.requests > 2
 
 
@@ -201,7 +201,7 @@ def test_nothing_is_appended_after_the_removal(copy: Copy) -> None:
     eventually(copy.agrees)
     (start,) = copy.thread.remove([KEY]).values()
     assert start.offset == 1
-    assert copy.thread.is_idle
+    assert copy.thread.driver.is_idle
     copy.leader.append(1)
     requests = copy.thread.requests
     copy.add()

@@ -27,6 +27,7 @@ class FakeThread:
         self.partitions: dict[TopicPartition, FetchStart] = {}
         self.is_alive = self.started = self.joined = False
         self.reconnects = 0
+        self.driver = self
 
     @property
     def is_idle(self) -> bool:
