@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 
 from klog.controller.broker_changes import BrokerChanges
 from klog.controller.elections import Elections
@@ -26,32 +27,27 @@ from klog.protocol.error_codes import ErrorCode
 _log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False)
 class Notifications:
     """Reads and deletes the nodes for one active controller."""
 
-    def __init__(
-        self,
-        state_machines: StateMachines,
-        brokers: BrokerChanges,
-        elections: Elections,
-        reassignments: Reassignments,
-        watch: Callable[[WatchedNode], Watch],
-    ) -> None:
-        self._state_machines = state_machines
-        self._store = state_machines.fenced.store
-        self._brokers = brokers
-        self._elections = elections
-        self._reassignments = reassignments
-        self._watch = watch
-        self._legacy_reassignment = False
+    state_machines: StateMachines
+    brokers: BrokerChanges
+    elections: Elections
+    reassignments: Reassignments
+    watch: Callable[[WatchedNode], Watch]
+    _legacy_reassignment: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        self._store = self.state_machines.fenced.store
 
     def delete_old_notifications(self) -> None:
         """Deletes the notifications from before this election, because failover reads everything anyway."""
         for node in (WatchedNode.LOG_DIR_EVENTS, WatchedNode.ISR_CHANGES):
-            delete_nodes(self._state_machines.fenced, self._notification_paths(node))
+            delete_nodes(self.state_machines.fenced, self._notification_paths(node))
 
     def _notification_paths(self, node: WatchedNode) -> list[str]:
-        names = self._store.children(node.value, self._watch(node))
+        names = self._store.children(node.value, self.watch(node))
         return [f"{node.value}/{name}" for name in names]
 
     def log_dir_events(self) -> None:
@@ -64,8 +60,8 @@ class Notifications:
                     broker_ids.add(znodes.decode_log_dir_event(path, node.data))
                 except InvalidZnodeError as error:
                     _log.error("%s", error)
-        self._brokers.log_dirs_failed(broker_ids)
-        delete_nodes(self._state_machines.fenced, notification_paths)
+        self.brokers.log_dirs_failed(broker_ids)
+        delete_nodes(self.state_machines.fenced, notification_paths)
 
     def isr_changes(self) -> None:
         """Reads partition states that leaders have written themselves.
@@ -77,11 +73,11 @@ class Notifications:
         for path, node in zip(notification_paths, self._store.get_many(notification_paths), strict=True):
             if node is not None:
                 partitions.update(self._partitions(path, node.data))
-        known = [each for each in sorted(partitions) if each in self._state_machines.context.leadership]
-        self._state_machines.context.leadership.update(read_partition_states(self._store, known))
-        self._state_machines.send_update_metadata(known)
-        self._reassignments.isr_changed(known)
-        delete_nodes(self._state_machines.fenced, notification_paths)
+        known = [each for each in sorted(partitions) if each in self.state_machines.context.leadership]
+        self.state_machines.context.leadership.update(read_partition_states(self._store, known))
+        self.state_machines.send_update_metadata(known)
+        self.reassignments.isr_changed(known)
+        delete_nodes(self.state_machines.fenced, notification_paths)
 
     def _partitions(self, path: str, data: bytes | None) -> list[TopicPartition]:
         try:
@@ -93,14 +89,14 @@ class Notifications:
     def preferred_election(self) -> None:
         """Handles the legacy node for preferred leader elections. The node stays until they are done."""
         path = paths.PREFERRED_REPLICA_ELECTION
-        if self._store.exists(path, self._watch(WatchedNode.PREFERRED_ELECTION)) is None:
+        if self._store.exists(path, self.watch(WatchedNode.PREFERRED_ELECTION)) is None:
             return
         try:
             data = self._store.get(path).data
         except NoNodeError:
             return
-        self._elections.elect(self._partitions(path, data), ElectionType.PREFERRED)
-        delete_nodes(self._state_machines.fenced, [path])
+        self.elections.elect(self._partitions(path, data), ElectionType.PREFERRED)
+        delete_nodes(self.state_machines.fenced, [path])
 
     def reassignment(self) -> set[TopicPartition]:
         """Handles the legacy node for reassignments, and returns the partitions whose reassignment it has
@@ -109,12 +105,12 @@ class Notifications:
         Partitions are removed from the node when they are done or refused.
         """
         path = paths.REASSIGN_PARTITIONS
-        if self._store.exists(path, self._watch(WatchedNode.REASSIGN_PARTITIONS)) is None:
+        if self._store.exists(path, self.watch(WatchedNode.REASSIGN_PARTITIONS)) is None:
             self._legacy_reassignment = False
             return set()
         self._legacy_reassignment = True
         wanted = self._reassignment_node()
-        context = self._state_machines.context
+        context = self.state_machines.context
         new = {
             partition: target
             for partition, target in wanted.items()
@@ -122,7 +118,7 @@ class Notifications:
         }
         # The tool that wrote the node has checked that the brokers are alive. They may be away for a while by
         # now.
-        results = self._reassignments.request(new, require_live_targets=False)
+        results = self.reassignments.request(new, require_live_targets=False)
         for partition, result in results.items():
             if result.error is not ErrorCode.NONE:
                 _log.warning("%s is not reassigned as %s asks: %s", partition, path, result.error.name)
@@ -145,7 +141,7 @@ class Notifications:
         if not self._legacy_reassignment:
             return
         wanted = self._reassignment_node()
-        running = self._state_machines.context.being_reassigned
+        running = self.state_machines.context.being_reassigned
         rest = {
             partition: target
             for partition, target in wanted.items()
@@ -153,7 +149,7 @@ class Notifications:
         }
         if not rest:
             self._legacy_reassignment = False
-            delete_nodes(self._state_machines.fenced, [paths.REASSIGN_PARTITIONS])
+            delete_nodes(self.state_machines.fenced, [paths.REASSIGN_PARTITIONS])
         elif rest != wanted:
             data = znodes.encode_reassignments(rest)
-            self._state_machines.fenced.write(SetData(paths.REASSIGN_PARTITIONS, data))
+            self.state_machines.fenced.write(SetData(paths.REASSIGN_PARTITIONS, data))

@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from klog.formats.java_hash import hash_of_string
@@ -51,29 +52,23 @@ class FetcherCounts(NamedTuple):
     dead_threads: int
 
 
+@dataclass(slots=True, eq=False)
 class FetcherManager:
     """A listener of the replica manager. Safe for threads; its lock is taken after the replica manager's.
 
     `address_of` gives the present address of a broker, None if it is not alive.
     """
 
-    def __init__(
-        self,
-        replicas: Replicas,
-        new_thread: NewThread,
-        fetchers: int,
-        address_of: Callable[[int], Endpoint | None],
-    ) -> None:
-        self._replicas = replicas
-        self._new_thread = new_thread
-        self._fetchers = fetchers
-        self.address_of = address_of
-        self._lock = threading.Lock()
-        self._threads: dict[ThreadKey, FetcherThread] = {}
-        self._of_partition: dict[TopicPartition, ThreadKey] = {}
-        self._addresses: dict[int, Endpoint | None] = {}
-        self._ending: list[FetcherThread] = []
-        self._stopped = False
+    replicas: Replicas
+    new_thread: NewThread
+    fetchers: int
+    address_of: Callable[[int], Endpoint | None]
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _threads: dict[ThreadKey, FetcherThread] = field(default_factory=dict, init=False)
+    _of_partition: dict[TopicPartition, ThreadKey] = field(default_factory=dict, init=False)
+    _addresses: dict[int, Endpoint | None] = field(default_factory=dict, init=False)
+    _ending: list[FetcherThread] = field(default_factory=list, init=False)
+    _stopped: bool = field(default=False, init=False)
 
     @property
     def counts(self) -> FetcherCounts:
@@ -105,10 +100,10 @@ class FetcherManager:
     def resize(self, fetchers: int) -> None:
         """`num.replica.fetchers` has changed: partitions go to other threads and go on where they are."""
         with self._lock:
-            if fetchers == self._fetchers or self._stopped:
+            if fetchers == self.fetchers or self._stopped:
                 return
-            _log.info("%d instead of %d threads copy from each broker", fetchers, self._fetchers)
-            self._fetchers = fetchers
+            _log.info("%d instead of %d threads copy from each broker", fetchers, self.fetchers)
+            self.fetchers = fetchers
             starts: dict[ThreadKey, dict[TopicPartition, FetchStart]] = {}
             for (leader, _), thread in self._threads.items():
                 for key, start in thread.remove_all().items():
@@ -149,12 +144,12 @@ class FetcherManager:
     def _add(self, keys: Iterable[TopicPartition]) -> None:
         starts: dict[ThreadKey, dict[TopicPartition, FetchStart]] = {}
         for key in keys:
-            partition = self._replicas.partitions.get(key)
+            partition = self.replicas.partitions.get(key)
             start = None if partition is None else start_of(partition)
             if partition is None or start is None:
                 self._remove([key])
                 continue
-            place = partition.state.leader, fetcher_id(key, self._fetchers)
+            place = partition.state.leader, fetcher_id(key, self.fetchers)
             if self._of_partition.get(key, place) != place:
                 self._remove([key])
             starts.setdefault(place, {})[key] = start
@@ -171,7 +166,7 @@ class FetcherManager:
         self._addresses[leader] = address
         thread = self._threads.get(place)
         if thread is None:
-            thread = self._threads[place] = self._new_thread(*place)
+            thread = self._threads[place] = self.new_thread(*place)
             thread.start()
         thread.add(starts)
         self._of_partition.update(dict.fromkeys(starts, place))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 from functools import partial
 from typing import Final
 
@@ -54,6 +54,7 @@ class _Worker:
     thread: Worker | None = None
 
 
+@dataclass(eq=False)
 class LogDirMoves:
     """All moves of a broker. Safe for threads; `close` ends its threads, and the moves go on after a start.
 
@@ -61,37 +62,27 @@ class LogDirMoves:
     `replica.fetch.backoff.ms`: a move that failed is tried again after it.
     """
 
-    def __init__(
-        self,
-        logs: LogManager,
-        cleaner: LogCleaner,
-        replicas: ReplicaManager,
-        directories: Sequence[str],
-        throttle: ReplicationQuota,
-        *,
-        threads: int,
-        backoff_ms: int,
-        timer_ms: Callable[[], int],
-        clock_ms: Callable[[], int],
-        new_worker: NewWorker = Worker,
-    ) -> None:
-        self._logs = logs
-        self._cleaner = cleaner
-        self._replicas = replicas
-        self._directories = directories
-        self._throttle = throttle
-        self._backoff_ms = backoff_ms
-        self._timer_ms = timer_ms
-        self._clock_ms = clock_ms
-        self._new_worker = new_worker
-        # Held while a request is carried out: two at once would make two future logs of one replica.
-        self._altering = threading.Lock()
-        self._lock = threading.Lock()
+    logs: LogManager
+    cleaner: LogCleaner
+    replicas: ReplicaManager
+    directories: Sequence[str]
+    throttle: ReplicationQuota
+    _: KW_ONLY
+    threads: InitVar[int]
+    backoff_ms: int
+    timer_ms: Callable[[], int]
+    clock_ms: Callable[[], int]
+    new_worker: NewWorker = Worker
+    # Held while a request is carried out: two at once would make two future logs of one replica.
+    _altering: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+    # Role changes that have not been looked at: the replica manager's lock is held when they come.
+    _news: list[RoleChange] = field(default_factory=list, init=False)
+    _closed: bool = field(default=False, init=False)
+
+    def __post_init__(self, threads: int) -> None:
         self._workers = [_Worker() for _ in range(threads)]
-        # Role changes that have not been looked at: the replica manager's lock is held when they come.
-        self._news: list[RoleChange] = []
-        self._closed = False
-        replicas.add_listener(self._roles_changed)
+        self.replicas.add_listener(self._roles_changed)
 
     # -- requests --------------------------------------------------------------------------------------------
 
@@ -107,21 +98,21 @@ class LogDirMoves:
         refused = self._refused(partition, directory)
         if refused is not ErrorCode.NONE:
             return refused
-        hosted = self._replicas.partitions.get(partition)
+        hosted = self.replicas.partitions.get(partition)
         if hosted is None:
-            self._logs.prefer(partition, directory)
+            self.logs.prefer(partition, directory)
             return ErrorCode.REPLICA_NOT_AVAILABLE
         try:
-            present = self._logs.futures.get(partition)
+            present = self.logs.futures.get(partition)
             if present is not None and parent_of(present) == directory:
                 return ErrorCode.NONE
             if present is not None:
                 self._cancel(partition)
             if parent_of(hosted.log) == directory:
                 return ErrorCode.NONE
-            if self._logs.offline:
+            if self.logs.offline:
                 return ErrorCode.KAFKA_STORAGE_ERROR
-            self._logs.futures.create(hosted.log, directory)
+            self.logs.futures.create(hosted.log, directory)
         except (OSError, KlogError) as error:
             _log.error("%s cannot be moved to %s: %s", partition, directory, error)
             return ErrorCode.KAFKA_STORAGE_ERROR
@@ -130,9 +121,9 @@ class LogDirMoves:
         return ErrorCode.NONE
 
     def _refused(self, partition: TopicPartition, directory: str) -> ErrorCode:
-        if directory not in self._directories:
+        if directory not in self.directories:
             return ErrorCode.LOG_DIR_NOT_FOUND
-        if directory not in self._logs.online or partition in self._replicas.offline:
+        if directory not in self.logs.online or partition in self.replicas.offline:
             return ErrorCode.KAFKA_STORAGE_ERROR
         name = marked_path(partition, "", DirectoryState.FUTURE)
         if len(name) > MAX_DIRECTORY_NAME_LENGTH:
@@ -141,7 +132,7 @@ class LogDirMoves:
 
     def _cancel(self, partition: TopicPartition) -> None:
         self._drop(partition)
-        self._logs.futures.delete(partition)
+        self.logs.futures.delete(partition)
         _log.info("the move of %s between log directories is cancelled", partition)
 
     # -- roles -----------------------------------------------------------------------------------------------
@@ -150,7 +141,7 @@ class LogDirMoves:
         relevant = [
             change
             for change in changes
-            if self._logs.futures.get(change.partition) is not None
+            if self.logs.futures.get(change.partition) is not None
             or change.partition in self._worker(change.partition).moves
         ]
         if relevant:
@@ -162,7 +153,7 @@ class LogDirMoves:
         with self._lock:
             news, self._news = self._news, []
         for change in news:
-            future = self._logs.futures.get(change.partition)
+            future = self.logs.futures.get(change.partition)
             if change.new in _ROLES_THAT_MOVE and future is not None:
                 self._begin(change.partition)
             else:
@@ -178,26 +169,26 @@ class LogDirMoves:
         if self._is_copied(partition):
             return
         # Without a lock: a cleaning in progress has to end.
-        self._cleaner.abort_and_pause(partition)
+        self.cleaner.abort_and_pause(partition)
         with self._lock:
-            hosted, future = self._replicas.partitions.get(partition), self._logs.futures.get(partition)
+            hosted, future = self.replicas.partitions.get(partition), self.logs.futures.get(partition)
             if hosted is not None and future is not None and not self._is_copied(partition):
                 moves = self._worker(partition).moves
                 # An earlier move, whose thread has not noticed yet that it is over, leaves its pause to this.
                 has_paused = partition in moves
-                moves[partition] = _Move(LogDirMove(hosted, future, self._logs.futures))
+                moves[partition] = _Move(LogDirMove(hosted, future, self.logs.futures))
                 self._wake(self._worker(partition))
                 if not has_paused:
                     return
-        self._cleaner.resume([partition])
+        self.cleaner.resume([partition])
 
     def _is_copied(self, partition: TopicPartition) -> bool:
         """Whether a thread copies the replica's present log to its present future log."""
         move = self._worker(partition).moves.get(partition)
         return (
             move is not None
-            and move.work.partition is self._replicas.partitions.get(partition)
-            and move.work.future is self._logs.futures.get(partition)
+            and move.work.partition is self.replicas.partitions.get(partition)
+            and move.work.future is self.logs.futures.get(partition)
         )
 
     def _drop(self, partition: TopicPartition, only: _Move | None = None) -> None:
@@ -208,7 +199,7 @@ class LogDirMoves:
             if move is None or only not in (None, move):
                 return
             del moves[partition]
-        self._cleaner.resume([partition])
+        self.cleaner.resume([partition])
 
     def _wake(self, worker: _Worker) -> None:
         """Let a thread look at its moves. The caller holds the lock."""
@@ -217,7 +208,7 @@ class LogDirMoves:
         if worker.thread is None:
             name = f"klog-alter-log-dirs-{self._workers.index(worker)}"
             buffer = bytearray(COPIED_AT_ONCE_BYTES)
-            worker.thread = self._new_worker(name, partial(self._run, worker, buffer), retry_s=_RETRY_S)
+            worker.thread = self.new_worker(name, partial(self._run, worker, buffer), retry_s=_RETRY_S)
             worker.thread.start()
         worker.thread.wake()
 
@@ -237,7 +228,7 @@ class LogDirMoves:
         """One step of the move that is copied now; how long there is nothing to do then."""
         self._look_at_news()
         move = self._next(worker)
-        if move is not None and not self._throttle.exceeded(self._timer_ms()):
+        if move is not None and not self.throttle.exceeded(self.timer_ms()):
             self._step(move, buffer)
         return self._pause_s(worker)
 
@@ -247,12 +238,12 @@ class LogDirMoves:
             resume_ms = min((move.resume_ms for move in worker.moves.values()), default=None)
         if resume_ms is None:
             return None
-        now_ms = self._timer_ms()
-        return _THROTTLED_PAUSE_S if self._throttle.exceeded(now_ms) else max(0, resume_ms - now_ms) / 1000
+        now_ms = self.timer_ms()
+        return _THROTTLED_PAUSE_S if self.throttle.exceeded(now_ms) else max(0, resume_ms - now_ms) / 1000
 
     def _next(self, worker: _Worker) -> _Move | None:
         """The move that is copied now: the first one, so that it ends before others begin."""
-        now_ms = self._timer_ms()
+        now_ms = self.timer_ms()
         with self._lock:
             for partition in sorted(worker.moves):
                 if worker.moves[partition].resume_ms <= now_ms:
@@ -262,36 +253,36 @@ class LogDirMoves:
     def _step(self, move: _Move, buffer: bytearray) -> None:
         partition = move.work.future.partition
         try:
-            copied = move.work.copy(buffer, self._clock_ms())
-            self._throttle.record(copied, self._timer_ms())
+            copied = move.work.copy(buffer, self.clock_ms())
+            self.throttle.record(copied, self.timer_ms())
             if not copied and not self._finish(move, buffer):
-                move.resume_ms = self._timer_ms() + _BUSY_PAUSE_MS
+                move.resume_ms = self.timer_ms() + _BUSY_PAUSE_MS
         except (OSError, KlogError) as error:
-            if self._logs.futures.get(partition) is not move.work.future:
+            if self.logs.futures.get(partition) is not move.work.future:
                 # The replica was deleted, the move was cancelled, or a disk has failed.
                 self._drop(partition, move)
                 return
             _log.error("%s could not be copied to its new log directory: %s", partition, error)
-            move.resume_ms = self._timer_ms() + self._backoff_ms
+            move.resume_ms = self.timer_ms() + self.backoff_ms
         except Exception:
             # The other moves must go on.
             _log.exception("the move of %s between log directories failed", partition)
-            move.resume_ms = self._timer_ms() + self._backoff_ms
+            move.resume_ms = self.timer_ms() + self.backoff_ms
 
     def _finish(self, move: _Move, buffer: bytearray) -> bool:
         """Let the copy take its log's place; False if it lacks too much again."""
         work, partition = move.work, move.work.future.partition
-        replaced = work.promote(buffer, self._clock_ms())
+        replaced = work.promote(buffer, self.clock_ms())
         if replaced is None:
             return False
         source, target = parent_of(replaced), parent_of(work.future)
-        self._cleaner.moved(partition, source, target)
+        self.cleaner.moved(partition, source, target)
         self._drop(partition, move)
         try:
-            self._logs.futures.discard(replaced)
+            self.logs.futures.discard(replaced)
         except (OSError, StorageError) as error:
             # Its log directory fails for that: a start would find two logs of the replica.
             _log.error("%s is in %s now, but its old log stays: %s", partition, target, error)
-        self._logs.checkpoint(target)
+        self.logs.checkpoint(target)
         _log.info("%s has moved from %s to %s", partition, source, target)
         return True

@@ -13,6 +13,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
@@ -37,28 +38,23 @@ def read_keys(url: str, tls: ssl.SSLContext | None = None, timeout_s: float = _T
     return parse_key_set(read_answer(request, timeout_s, context))
 
 
+@dataclass(eq=False)
 class RefreshedKeys:
     """The keys at a URL. A thread reads them at once and every `refresh_ms`; after a failure sooner, with
     pauses from `retry_ms` to `most_retry_ms`. To be stopped.
     """
 
-    def __init__(
-        self,
-        url: str,
-        refresh_ms: int,
-        retry_ms: int,
-        most_retry_ms: int,
-        read: Callable[[str], KeySet] = read_keys,
-    ) -> None:
-        self._url = url
-        self._refresh_ms = refresh_ms
-        self._retry_ms = retry_ms
-        self._most_retry_ms = most_retry_ms
-        self._read = read
+    url: str
+    refresh_ms: int
+    retry_ms: int
+    most_retry_ms: int
+    read: Callable[[str], KeySet] = read_keys
+    _stopped: bool = field(default=False, init=False)
+    _due: threading.Event = field(default_factory=threading.Event, init=False)
+    _tried: threading.Event = field(default_factory=threading.Event, init=False)
+
+    def __post_init__(self) -> None:
         self._keys = KeySet(())
-        self._stopped = False
-        self._due = threading.Event()
-        self._tried = threading.Event()
         self._expedited_s = -math.inf
         self._thread = threading.Thread(target=self._run, name="klog-jwks", daemon=True)
         self._thread.start()
@@ -90,12 +86,12 @@ class RefreshedKeys:
         while not self._stopped:
             self._due.clear()
             try:
-                self._keys = self._read(self._url)
-                failed, pause_ms = 0, self._refresh_ms
+                self._keys = self.read(self.url)
+                failed, pause_ms = 0, self.refresh_ms
             except (OSError, FormatError, ValueError) as error:
                 if not failed and not self._stopped:
-                    _log.warning("The keys at %s cannot be read: %s", self._url, error)
-                pause_ms = min(self._retry_ms << min(failed, 20), self._most_retry_ms)
+                    _log.warning("The keys at %s cannot be read: %s", self.url, error)
+                pause_ms = min(self.retry_ms << min(failed, 20), self.most_retry_ms)
                 failed += 1
             self._tried.set()
             self._due.wait(pause_ms / 1000)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Final
 
 from klog.client.connection import ReconnectingConnection
@@ -20,6 +21,7 @@ from klog.storage.log.scheduler import monotonic_ms
 _RETRY_S: Final = RETRY_BACKOFF_MS / 1000
 
 
+@dataclass(slots=True, eq=False)
 class BrokerChannels:
     """A BrokerRequestQueue over channels.
 
@@ -27,28 +29,21 @@ class BrokerChannels:
     thread, as is `on_taken`, with the broker's id and the nanoseconds that a request has waited in its queue.
     """
 
-    def __init__(
-        self,
-        connect: Callable[[BrokerRegistration], ReconnectingConnection],
-        on_response: Callable[[ResponseReceived], None],
-        retry_backoff_ms: int = RETRY_BACKOFF_MS,
-        on_taken: Callable[[int, int], None] = lambda broker_id, waited_ns: None,  # noqa: ARG005
-    ) -> None:
-        self._connect = connect
-        self._on_taken = on_taken
-        self._on_response = on_response
-        self._retry_backoff_ms = retry_backoff_ms
-        self._senders: dict[int, _Sender] = {}
+    connect: Callable[[BrokerRegistration], ReconnectingConnection]
+    on_response: Callable[[ResponseReceived], None]
+    retry_backoff_ms: int = RETRY_BACKOFF_MS
+    on_taken: Callable[[int, int], None] = lambda broker_id, waited_ns: None  # noqa: ARG005
+    _senders: dict[int, _Sender] = field(default_factory=dict, init=False)
 
     def add_broker(self, broker: BrokerRegistration) -> None:
         broker_id = broker.broker_id
         if broker_id not in self._senders:
 
             def taken(queued: QueuedRequest) -> None:
-                self._on_taken(broker_id, time.monotonic_ns() - queued.queued_ns)
+                self.on_taken(broker_id, time.monotonic_ns() - queued.queued_ns)
 
-            driver = ControlDriver(broker_id, self._on_response, taken, self._retry_backoff_ms)
-            self._senders[broker_id] = _Sender(broker_id, driver, self._connect(broker))
+            driver = ControlDriver(broker_id, self.on_response, taken, self.retry_backoff_ms)
+            self._senders[broker_id] = _Sender(broker_id, driver, self.connect(broker))
 
     def remove_broker(self, broker_id: int) -> None:
         sender = self._senders.pop(broker_id, None)

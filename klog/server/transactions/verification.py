@@ -8,6 +8,7 @@ transaction is open in a partition, nothing is asked.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from klog.coordinator.transactions.values import PartitionVerifier, Producer, VerifyErrors
@@ -44,23 +45,17 @@ class Verified(NamedTuple):
 OnVerified = Callable[[Verified], None]
 
 
+@dataclass(slots=True, eq=False)
 class Verification:
     """Asks for the partitions of one request. Safe for threads.
 
     `is_enabled` is `transaction.partition.verification.enable`; `clock_ms` is the wall clock.
     """
 
-    def __init__(
-        self,
-        replicas: Replicas,
-        verifier: PartitionVerifier,
-        is_enabled: Callable[[], bool],
-        clock_ms: Callable[[], int],
-    ) -> None:
-        self._replicas = replicas
-        self._verifier = verifier
-        self._is_enabled = is_enabled
-        self._clock_ms = clock_ms
+    replicas: Replicas
+    verifier: PartitionVerifier
+    is_enabled: Callable[[], bool]
+    clock_ms: Callable[[], int]
 
     def begin(
         self,
@@ -74,11 +69,11 @@ class Verification:
         `on_done` is called once: before this returns if nothing has to be asked over the wire, else from
         another thread. Call it without any lock that `on_done` takes.
         """
-        if not self._is_enabled():
+        if not self.is_enabled():
             on_done(Verified({}, dict.fromkeys(sequences, UNCHECKED)))
             return
         guards: dict[tuple[str, int], object] = {}
-        partitions, now_ms = self._replicas.partitions, self._clock_ms()
+        partitions, now_ms = self.replicas.partitions, self.clock_ms()
         for key, sequence in sequences.items():
             partition = partitions.get(key)
             # The append says why a partition cannot be written.
@@ -99,7 +94,7 @@ class Verification:
             on_done(Verified(refused, guards))
 
         asked = [TopicPartition(*key) for key in guards]
-        self._verifier.verify(transactional_id, producer, asked, answered)
+        self.verifier.verify(transactional_id, producer, asked, answered)
 
     def guard_here(
         self, transactional_id: str, producer: Producer, sequence: int, partition: Partition
@@ -109,16 +104,16 @@ class Verification:
         It is `OPEN` if their transaction is open there. None if they must not be written, or if that has to
         be asked over the wire: `begin` finds out.
         """
-        if not self._is_enabled():
+        if not self.is_enabled():
             return UNCHECKED
         try:
-            guard = partition.begin_verification(*producer, sequence, self._clock_ms())
+            guard = partition.begin_verification(*producer, sequence, self.clock_ms())
         except PartitionError:
             return None
         if guard is None:
             return OPEN
         key = partition.topic_partition
-        return guard if self._verifier.is_verified_here(transactional_id, producer, key) else None
+        return guard if self.verifier.is_verified_here(transactional_id, producer, key) else None
 
 
 def produce_refusal(error: ErrorCode, version: int) -> tuple[ErrorCode, str | None]:

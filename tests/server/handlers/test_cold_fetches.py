@@ -115,7 +115,7 @@ def test_what_has_been_loaded_is_read_at_once(handler, waiting, monkeypatch) -> 
 def test_the_log_can_be_appended_to_while_the_disk_is_read(handler, waiting, monkeypatch) -> None:
     disk = Disk(monkeypatch)
     handler.handle(fetch(3))
-    log = handler._lookup.replicas.partitions[TOPIC, 0].log
+    log = handler.lookup.replicas.partitions[TOPIC, 0].log
     read = disk.read
 
     def observed(*place) -> bytes:

@@ -9,6 +9,7 @@ as slices of the segments' files. A follower's fetch also tells the replica mana
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Sequence
+from dataclasses import InitVar, dataclass
 from functools import partial
 from itertools import groupby
 from typing import Final, TypeAlias
@@ -80,6 +81,7 @@ _FAILURES: Final = frozenset(
 _NO_ERROR: Final = int(ErrorCode.NONE)
 
 
+@dataclass(eq=False)
 class FetchHandler:
     """Answers Fetch requests. `max_bytes` is `fetch.max.bytes`.
 
@@ -89,31 +91,21 @@ class FetchHandler:
     thread. Without `access` everybody may read all topics.
     """
 
-    def __init__(
-        self,
-        lookup: PartitionLookup,
-        sessions: FetchSessions,
-        purgatory: Purgatory[DelayedFetch],
-        clock_ms: Callable[[], int],
-        max_bytes: int,
-        topic_stats: BrokerTopicStats,
-        run_in_background: InBackground | None = None,
-        selector: RackAwareSelector | None = None,
-        quota: ReplicationQuota | None = None,
-        conversions: ConversionCounter | None = None,
-        access: Access | None = None,
-    ) -> None:
-        self._access = access
-        self._quota = quota
-        self._selector = selector
-        self._lookup = lookup
+    lookup: PartitionLookup
+    sessions: FetchSessions
+    purgatory: Purgatory[DelayedFetch]
+    clock_ms: Callable[[], int]
+    max_bytes: int
+    topic_stats: InitVar[BrokerTopicStats]
+    run_in_background: InBackground | None = None
+    selector: RackAwareSelector | None = None
+    quota: ReplicationQuota | None = None
+    conversions: InitVar[ConversionCounter | None] = None
+    access: Access | None = None
+
+    def __post_init__(self, topic_stats: BrokerTopicStats, conversions: ConversionCounter | None) -> None:
         self._topic_stats = topic_stats.topics
-        self._sessions = sessions
-        self._purgatory = purgatory
-        self._clock_ms = clock_ms
-        self._max_bytes = max_bytes
-        self._run_in_background = run_in_background
-        self._old = OldFetches(lookup, topic_stats, conversions or ConversionCounter())
+        self._old = OldFetches(self.lookup, topic_stats, conversions or ConversionCounter())
 
     def handle(self, request: Request) -> None:
         """Read what the request asks for, and answer it now or later."""
@@ -121,7 +113,7 @@ class FetchHandler:
         fetch = decode_fetch_request(version, request.body)
         if fetch.replica_id >= 0:
             request.from_follower = True
-        context = self._sessions.context(
+        context = self.sessions.context(
             fetch.session_id,
             fetch.session_epoch,
             self._wanted(fetch),
@@ -137,13 +129,13 @@ class FetchHandler:
 
     def _read_and(self, pending: _Pending, go_on: _GoOn) -> None:
         """Read on the network thread of the request, which serves others while the disk is needed."""
-        if self._run_in_background is None:
+        if self.run_in_background is None:
             go_on(pending, self._read(pending))
             return
         try:
             reads = self._read(pending, may_wait=False)
         except ColdReadError as cold:
-            self._run_in_background(pending.request, partial(self._read_from_disk, pending, cold, go_on))
+            self.run_in_background(pending.request, partial(self._read_from_disk, pending, cold, go_on))
         else:
             go_on(pending, reads)
 
@@ -166,23 +158,23 @@ class FetchHandler:
         fetch = pending.fetch
         if fetch.replica_id >= 0:
             # Before the answer waits, and also for partitions without new records.
-            follower = FollowerFetch(fetch.replica_id, fetch.replica_epoch, self._clock_ms())
-            self._lookup.replicas.record_fetch(follower, pending.quiet, reads.fetched)
+            follower = FollowerFetch(fetch.replica_id, fetch.replica_epoch, self.clock_ms())
+            self.lookup.replicas.record_fetch(follower, pending.quiet, reads.fetched)
         if reads.answer_now or fetch.max_wait_ms <= 0:
             self._answer(pending, reads)
             return
         request = pending.request
         answer = self._answer if request.api_version >= BATCHES_FROM else self._answer_in_background
         operation = DelayedFetch(
-            self._clock_ms() + fetch.max_wait_ms,
-            self._lookup.replicas,
+            self.clock_ms() + fetch.max_wait_ms,
+            self.lookup.replicas,
             reads,
             pending.quiet,
             pending.limits,
             # Read after the requests that the network thread has received: one answer has the records of all.
             partial(request.connection.soon, partial(self._read_and, pending, answer)),
         )
-        self._purgatory.watch(operation, operation.keys)
+        self.purgatory.watch(operation, operation.keys)
 
     def failed(self, request: Request, error: ErrorCode) -> list[BodyPart] | None:
         """The answer to a request whose handling failed."""
@@ -203,7 +195,7 @@ class FetchHandler:
         for topic, topic_id, partitions in fetch.topics:
             name = topic
             if topic_id is not None:
-                name = self._lookup.topic_name(topic_id)
+                name = self.lookup.topic_name(topic_id)
             known_by = topic_id or topic or ""
             for index, epoch, offset, fetched_epoch, start, max_bytes in partitions:
                 # A topic whose id is unknown has no name yet; no topic is called "".
@@ -216,7 +208,7 @@ class FetchHandler:
         self, request: Request, fetch: FetchRequest, context: FetchContext
     ) -> Container[str] | None:
         """The topics that the client may read, of those that it asks for; None if it may read all."""
-        access = self._access
+        access = self.access
         if access is None:
             return None
         if fetch.replica_id >= 0:
@@ -228,19 +220,19 @@ class FetchHandler:
     def _topic_of(self, entry: FetchEntry) -> str | None:
         if entry.key[0] or entry.topic_id is None:
             return entry.key[0]
-        return self._lookup.topic_name(entry.topic_id)
+        return self.lookup.topic_name(entry.topic_id)
 
     def _limits(self, request: Request, fetch: FetchRequest) -> FetchLimits:
         """Raises `UsageError`."""
         version, replica_id = request.api_version, fetch.replica_id
         if fetch.isolation_level not in _ISOLATION_LEVELS:
             raise UsageError(f"there is no isolation level {fetch.isolation_level}")
-        max_bytes = min(fetch.max_bytes, self._max_bytes)
+        max_bytes = min(fetch.max_bytes, self.max_bytes)
         if request.charge is not None and replica_id < 0:
             max_bytes = min(max_bytes, request.charge.fetch_max_bytes)
         prefer = None
-        if self._selector is not None and replica_id == CONSUMER and version >= _FROM_FOLLOWERS_FROM:
-            prefer = self._selector.for_rack(fetch.rack_id)
+        if self.selector is not None and replica_id == CONSUMER and version >= _FROM_FOLLOWERS_FROM:
+            prefer = self.selector.for_rack(fetch.rack_id)
         return FetchLimits(
             min(fetch.min_bytes, max_bytes),
             max_bytes,
@@ -248,23 +240,23 @@ class FetchHandler:
             fetch.isolation_level == _READ_COMMITTED and replica_id < 0,
             replica_id >= 0 or (replica_id == CONSUMER and version < _FROM_FOLLOWERS_FROM),
             prefer,
-            partial(self._is_throttled, replica_id) if replica_id >= 0 and self._quota is not None else None,
+            partial(self._is_throttled, replica_id) if replica_id >= 0 and self.quota is not None else None,
             are_hard=version < _SOFT_LIMITS_FROM,
         )
 
     def _is_throttled(self, replica_id: int, partition: Partition) -> bool:
         """Whether a follower is sent nothing of a partition now. Replicas in sync are never held back."""
-        quota = self._quota
+        quota = self.quota
         return (
             quota is not None
             and replica_id not in partition.state.isr.committed
             and quota.is_throttled(partition.topic_partition)
-            and quota.exceeded(self._clock_ms())
+            and quota.exceeded(self.clock_ms())
         )
 
     def _read(self, pending: _Pending, *, may_wait: bool = True) -> Reads:
         """Read the partitions. Some are noted as `refused`, and those without changes as `quiet`."""
-        lookup, context, limits = self._lookup, pending.context, pending.limits
+        lookup, context, limits = self.lookup, pending.context, pending.limits
         partitions, readable = lookup.replicas.partitions, pending.readable
         quiet: list[SessionPartition] = []
         asked = list(context.wanted.items())
@@ -288,7 +280,7 @@ class FetchHandler:
 
         The client may read the topics in `readable` only, unless it is None.
         """
-        known = self._lookup.known
+        known = self.lookup.known
         entries: list[FetchEntry] = []
         nameless: Answers = []
         refused: Answers = []
@@ -296,7 +288,7 @@ class FetchHandler:
             entry = wanted
             if not entry.key[0] and entry.topic_id is not None:
                 # The topic may have become known since the session named it.
-                name = self._lookup.topic_name(entry.topic_id)
+                name = self.lookup.topic_name(entry.topic_id)
                 if name is None:
                     nameless.append((key, not_known(entry.key[1], ErrorCode.UNKNOWN_TOPIC_ID)))
                     continue
@@ -314,10 +306,10 @@ class FetchHandler:
 
     def _answer_in_background(self, pending: _Pending, reads: Reads) -> None:
         """Conversion takes long: the thread that has completed the fetch serves others."""
-        if self._run_in_background is None:
+        if self.run_in_background is None:
             self._answer(pending, reads)
         else:
-            self._run_in_background(pending.request, lambda _: self._answer(pending, reads))
+            self.run_in_background(pending.request, lambda _: self._answer(pending, reads))
 
     def _answer(self, pending: _Pending, reads: Reads) -> None:
         request, fetch = pending.request, pending.fetch
@@ -334,11 +326,11 @@ class FetchHandler:
         answers += pending.refused
         if self._is_over_quota(pending, answers):
             # The client asks for the records again.
-            finished = self._sessions.throttled(pending.context)
+            finished = self.sessions.throttled(pending.context)
             nodes.clear()
         else:
             self._count(pending, reads)
-            finished = self._sessions.finish(
+            finished = self.sessions.finish(
                 pending.context,
                 answers,
                 privileged=fetch.replica_id >= 0,
@@ -361,7 +353,7 @@ class FetchHandler:
         charge, version = pending.request.charge, pending.request.api_version
         if charge is None or pending.fetch.replica_id >= 0:
             return False
-        sent = self._sessions.preview(pending.context, answers)
+        sent = self.sessions.preview(pending.context, answers)
         body = encode_fetch_response(version, FetchResponse(_by_topic(version, sent)))
         size_bytes = sum(part.size_bytes if isinstance(part, FileSlice) else len(part) for part in body)
         return charge.fetch_throttle_ms(INT32.size + size_bytes) > 0
@@ -381,14 +373,14 @@ class FetchHandler:
                 stats.bytes_out += read.size if version >= ZSTD_FROM else 0
             elif read.size:
                 stats.replication_bytes_out += read.size
-                if self._quota is not None and self._quota.is_throttled(entry.key):
-                    self._quota.record(read.size, self._clock_ms())
+                if self.quota is not None and self.quota.is_throttled(entry.key):
+                    self.quota.record(read.size, self.clock_ms())
                 if self._is_added(entry.key, replica_id):
                     stats.reassignment_bytes_out += read.size
 
     def _is_added(self, key: PartitionKey, replica_id: int) -> bool:
         """Whether a reassignment adds this replica to the partition."""
-        partition = self._lookup.replicas.partitions.get(key)
+        partition = self.lookup.replicas.partitions.get(key)
         return partition is not None and replica_id in partition.state.assignment.adding
 
     def _explained(
@@ -397,7 +389,7 @@ class FetchHandler:
         """An error as clients of this version understand it, with the current leader."""
         error = ErrorCode(answer.error_code)
         if request.api_version >= _HINTS_FROM:
-            hint, endpoint = self._lookup.leader(key, error, request.listener)
+            hint, endpoint = self.lookup.leader(key, error, request.listener)
             if endpoint is not None:
                 nodes[endpoint.node_id] = endpoint
             return answer if hint == NO_HINT else answer._replace(current_leader=hint)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from klog.formats.names import PartitionKey
@@ -32,22 +33,15 @@ _TIMEOUT_AFTER: Final = 4
 _NUMBERS: Final = struct.Struct(">ihqqq")  # partition, error, base offset, append time, log start offset
 
 
+@dataclass(slots=True, eq=False)
 class ProduceWaits:
     """Lets runs wait. `timer_ms` is the purgatory's clock; `clock_ns` measures times for `counter`."""
 
-    def __init__(
-        self,
-        lookup: PartitionLookup,
-        purgatory: Purgatory[DelayedProduce],
-        timer_ms: Callable[[], int],
-        counter: ApiCounter,
-        clock_ns: Callable[[], int],
-    ) -> None:
-        self._lookup = lookup
-        self._purgatory = purgatory
-        self._timer_ms = timer_ms
-        self._counter = counter
-        self._clock_ns = clock_ns
+    lookup: PartitionLookup
+    purgatory: Purgatory[DelayedProduce]
+    timer_ms: Callable[[], int]
+    counter: ApiCounter
+    clock_ns: Callable[[], int]
 
     def wait(
         self,
@@ -67,7 +61,7 @@ class ProduceWaits:
         numbers of a partition stand in each.
         """
         late = LateAnswers(connection)
-        handled_ns = self._clock_ns()
+        handled_ns = self.clock_ns()
 
         def replicated(outcome: Mapping[PartitionKey, PartitionWait]) -> None:
             error = outcome[key].error
@@ -79,19 +73,19 @@ class ProduceWaits:
             late.respond((sent,))
 
         def answered() -> None:
-            self._counter.answered_later(late, frames, start_ns, handled_ns, self._clock_ns())
+            self.counter.answered_later(late, frames, start_ns, handled_ns, self.clock_ns())
 
         late.on_answered = answered
         connection.in_flight = late
-        lookup = self._lookup
+        lookup = self.lookup
         operation = DelayedProduce(
-            self._timer_ms() + timeout_ms,
+            self.timer_ms() + timeout_ms,
             lookup.replicas,
             {key: PartitionWait(required_offset)},
             lookup.missing,
             replicated,
         )
-        self._purgatory.try_complete_else_watch(operation, (key,))
+        self.purgatory.try_complete_else_watch(operation, (key,))
 
     def _failed(
         self,
@@ -110,7 +104,7 @@ class ProduceWaits:
             nodes: dict[int, NodeEndpoint] = {}
             result = PartitionProduced(index, error, offset, append_time_ms, log_start)
             if version >= HINTS_FROM:
-                result = with_leader(self._lookup, listener, key[0], result, nodes)
+                result = with_leader(self.lookup, listener, key[0], result, nodes)
             response = ProduceResponse([(key[0], [result])], 0, tuple(nodes.values()))
             correlation_id = answers[start + INT32.size : start + 2 * INT32.size]
             body = correlation_id + tags + encode_produce_response(version, response)
