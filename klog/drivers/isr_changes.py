@@ -1,20 +1,27 @@
-"""Brings the ISRs that a leader proposes to the controller: drives `IsrChanges`, one request at a time.
+"""Brings the ISRs that a leader proposes to the controller.
 
-Rules: Kafka's `AlterPartitionManager` (KIP-497).
+Rules: Kafka's `AlterPartitionManager` (KIP-497). A partition has one proposal at most, and the broker one
+request at a time, with all that has gathered. A request that fails as a whole is sent again for ever: until
+the controller has answered, a leader cannot know which replicas count.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import deque
 from dataclasses import dataclass
 from functools import partial
+from typing import Final
 
 from klog.drivers.driver import FOR_A_CALL, Driver, Send, Wait
 from klog.formats.names import TopicPartition
-from klog.replication.isr_changes import IsrAnswers, IsrChange, IsrChanges, IsrOutcome, IsrRequest
+from klog.replication.alter_partition import IsrProposal, ProposalOutcome, proposal
+from klog.replication.isr_changes import Answered, IsrAnswers, IsrRequest, take_answer
 from klog.replication.replica_manager import ReplicaManager
 
 _log = logging.getLogger(__name__)
+
+RETRY_MS: Final = 50
 
 
 @dataclass(slots=True)
@@ -25,12 +32,6 @@ class IsrCounts:
     shrinks: int = 0
     failures: int = 0
 
-    def add(self, outcome: IsrOutcome) -> None:
-        """Count what the answers to one request have done."""
-        self.expands += sum(bool(change.joined) for change in outcome.changes)
-        self.shrinks += sum(bool(change.left) for change in outcome.changes)
-        self.failures += outcome.failures
-
 
 class IsrDriver(Driver[IsrRequest, IsrAnswers]):
     """The ISR changes of a broker. `counts` says what has become of them."""
@@ -39,30 +40,61 @@ class IsrDriver(Driver[IsrRequest, IsrAnswers]):
         super().__init__()
         self.counts = IsrCounts()
         self._replicas = replicas
-        self._changes = IsrChanges(replicas)
+        self._waiting: deque[TopicPartition] = deque()
+        self._in_flight: IsrRequest | None = None
+        self._not_before_ms = 0
 
     def propose(self, key: TopicPartition) -> None:
         """A partition proposes another ISR. Safe for threads without a lock, as the partition is locked."""
-        self._changes.propose(key)
+        self._waiting.append(key)
         self.wake()
 
     def next_step(self, now_ms: int) -> Send[IsrRequest] | Wait:
-        request = self._changes.next_request(now_ms)
-        if request is not None:
-            return Send(request)
-        idle_ms = self._changes.idle_ms(now_ms)
-        return FOR_A_CALL if idle_ms is None else Wait(now_ms + idle_ms)
+        if self._in_flight is not None or not self._waiting:
+            return FOR_A_CALL
+        if now_ms < self._not_before_ms:
+            return Wait(self._not_before_ms)
+        proposals: dict[TopicPartition, IsrProposal] = {}
+        while self._waiting:
+            key = self._waiting.popleft()
+            partition = self._replicas.partitions.get(key)
+            wanted = None if partition is None else proposal(partition.state)
+            if wanted is not None:
+                proposals[key] = wanted
+        if not proposals:
+            return FOR_A_CALL
+        self._in_flight = IsrRequest(proposals)
+        return Send(self._in_flight)
 
     def answered(self, request: IsrRequest, answer: IsrAnswers, now_ms: int) -> None:  # noqa: ARG002
-        outcome = self._changes.answered(request, answer)
-        self.counts.add(outcome)
-        self._effects += [partial(self._changed, change) for change in outcome.changes]
+        """Apply the answers to the request in flight. A partition that they leave out is sent again."""
+        if request is not self._in_flight:
+            return
+        self._in_flight = None
+        for key, sent in request.proposals.items():
+            partition, each = self._replicas.partitions.get(key), answer.get(key)
+            if partition is None:
+                continue
+            if each is None:
+                self._waiting.append(key)
+                continue
+            done = take_answer(partition, sent, each)
+            if done.outcome is ProposalOutcome.COMMITTED:
+                self.counts.expands += bool(done.joined)
+                self.counts.shrinks += bool(done.left)
+                self._effects.append(partial(self._changed, key, done))
+            elif done.outcome is not ProposalOutcome.IGNORED:
+                self.counts.failures += 1
+            if done.outcome is ProposalOutcome.RETRY:
+                self._waiting.append(key)
 
     def failed(self, request: IsrRequest, error: Exception, now_ms: int) -> None:  # noqa: ARG002
-        self._changes.failed(request, now_ms)
+        if request is self._in_flight:
+            self._in_flight = None
+            self._not_before_ms = now_ms + RETRY_MS
+            self._waiting.extendleft(reversed([*request.proposals]))
 
-    def _changed(self, change: IsrChange) -> None:
-        key, joined, left = change
+    def _changed(self, key: TopicPartition, done: Answered) -> None:
         partition = self._replicas.partitions.get(key)
         if partition is not None:
             state = partition.state
@@ -70,8 +102,8 @@ class IsrDriver(Driver[IsrRequest, IsrAnswers]):
                 "%s: the in-sync replicas are %s (joined: %s, left: %s), partition epoch %d",
                 key,
                 list(state.isr.committed),
-                sorted(joined) or "none",
-                sorted(left) or "none",
+                sorted(done.joined) or "none",
+                sorted(done.left) or "none",
                 state.partition_epoch,
             )
         self._replicas.isr_changed(key)

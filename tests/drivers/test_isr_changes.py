@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from klog.drivers.driver import FOR_A_CALL, Send, Wait
-from klog.drivers.isr_changes import IsrDriver
+from klog.drivers.isr_changes import RETRY_MS, IsrDriver
 from klog.formats.names import TopicPartition
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.errors import ConnectionLostError
 from klog.replication.alter_partition import IsrAccepted, IsrProposal
-from klog.replication.isr_changes import RETRY_MS, IsrRequest
+from klog.replication.isr_changes import IsrRequest
 from tests.server.handlers.parts import BROKER, OTHER_BROKER, TOPIC, Broker
 
 BOTH = (BROKER, OTHER_BROKER)

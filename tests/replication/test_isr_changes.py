@@ -10,11 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from klog.drivers.driver import FOR_A_CALL, Send, Wait
+from klog.drivers.isr_changes import RETRY_MS, IsrCounts, IsrDriver
 from klog.formats.names import TopicPartition
 from klog.protocol.error_codes import ErrorCode
+from klog.protocol.errors import ConnectionLostError
 from klog.replication.alter_partition import IsrAccepted, IsrProposal
 from klog.replication.isr import IsrState
-from klog.replication.isr_changes import RETRY_MS, IsrAnswers, IsrChange, IsrChanges, IsrRequest, check_isr
+from klog.replication.isr_changes import IsrAnswers, IsrRequest, check_isr
 from klog.replication.partition import Partition
 from tests.server.handlers.parts import BROKER, MAX_LAG_MS, OTHER_BROKER, TOPIC, Broker
 
@@ -29,7 +32,7 @@ def broker(tmp_path: Path) -> Broker:
 
 
 @pytest.fixture
-def changes(broker: Broker) -> IsrChanges:
+def changes(broker: Broker) -> IsrDriver:
     return broker.isr_changes
 
 
@@ -48,117 +51,121 @@ def accepted(request: IsrRequest) -> dict[TopicPartition, IsrAccepted | ErrorCod
     }
 
 
-def taken(changes: IsrChanges, broker: Broker) -> IsrRequest:
-    request = changes.next_request(broker.clock())
-    assert request is not None
-    return request
+def taken(changes: IsrDriver, broker: Broker) -> IsrRequest:
+    step = changes.next_step(broker.clock())
+    assert isinstance(step, Send), step
+    return step.request
+
+
+def failed(changes: IsrDriver, broker: Broker, request: IsrRequest) -> None:
+    changes.failed(request, ConnectionLostError("lost"), broker.clock())
 
 
 # -- what is proposed ------------------------------------------------------------------------------------
 
 
 def test_a_follower_that_has_caught_up_is_proposed_and_joins_with_the_answer(
-    broker: Broker, changes: IsrChanges
+    broker: Broker, changes: IsrDriver
 ) -> None:
     led = out_of_sync(broker)
     broker.follow(2)
     request = taken(changes, broker)
     assert request.proposals == {FIRST: IsrProposal(0, 0, BOTH)}
     assert led.state.isr == IsrState((BROKER,), BOTH)
-    outcome = changes.answered(request, accepted(request))
-    assert outcome.changes == (IsrChange(FIRST, frozenset((OTHER_BROKER,)), frozenset()),)
+    changes.answered(request, accepted(request), broker.clock())
+    assert changes.counts == IsrCounts(expands=1)
     assert (led.state.isr, led.state.partition_epoch) == (IsrState(BOTH), 1)
 
 
-def test_a_follower_behind_the_high_watermark_is_not_proposed(broker: Broker, changes: IsrChanges) -> None:
+def test_a_follower_behind_the_high_watermark_is_not_proposed(broker: Broker, changes: IsrDriver) -> None:
     out_of_sync(broker)
     broker.follow(1)
-    assert changes.next_request(broker.clock()) is None
+    assert changes.next_step(broker.clock()) == FOR_A_CALL
 
 
 def test_a_follower_is_not_proposed_before_it_has_all_that_was_there_when_the_epoch_began(
-    broker: Broker, changes: IsrChanges
+    broker: Broker, changes: IsrDriver
 ) -> None:
     led = broker.lead(replicas=(*BOTH, 3), isr=(BROKER, 3))
     broker.append(2)
     broker.lead(epoch=1, replicas=(*BOTH, 3), isr=(BROKER, 3))
     assert led.log.high_watermark == 0
     broker.follow(1)
-    assert changes.next_request(broker.clock()) is None
+    assert changes.next_step(broker.clock()) == FOR_A_CALL
     broker.follow(2)
     assert taken(changes, broker).proposals[FIRST].isr == (BROKER, 3, OTHER_BROKER)
 
 
 def test_a_follower_whose_broker_is_not_registered_is_not_proposed(
-    broker: Broker, changes: IsrChanges
+    broker: Broker, changes: IsrDriver
 ) -> None:
     broker.lead(replicas=BOTH, isr=(BROKER,), tell=False)
     broker.follow(0)
-    assert changes.next_request(broker.clock()) is None
+    assert changes.next_step(broker.clock()) == FOR_A_CALL
 
 
 def test_the_high_watermark_waits_for_a_follower_from_the_moment_it_is_proposed(
-    broker: Broker, changes: IsrChanges
+    broker: Broker, changes: IsrDriver
 ) -> None:
     led = out_of_sync(broker)
     broker.follow(2)
     broker.append(1)
     assert led.log.high_watermark == 2
     request = taken(changes, broker)
-    changes.answered(request, accepted(request))
+    changes.answered(request, accepted(request), broker.clock())
     assert led.log.high_watermark == 2
     broker.follow(3)
     assert led.log.high_watermark == 3
 
 
 def test_a_follower_that_stops_fetching_is_removed_after_the_lag_time(
-    broker: Broker, changes: IsrChanges
+    broker: Broker, changes: IsrDriver
 ) -> None:
     led = broker.lead(replicas=BOTH)
     broker.append(2)
     broker.pass_time(MAX_LAG_MS)
     check_isr(broker.replicas, broker.clock())
-    assert changes.next_request(broker.clock()) is None
+    assert changes.next_step(broker.clock()) == FOR_A_CALL
     broker.pass_time(1)
     check_isr(broker.replicas, broker.clock())
     assert led.log.high_watermark == 0, "nobody has left before the controller agrees"
     request = taken(changes, broker)
     assert request.proposals == {FIRST: IsrProposal(0, 0, (BROKER,))}
-    outcome = changes.answered(request, accepted(request))
-    assert outcome.changes == (IsrChange(FIRST, frozenset(), frozenset((OTHER_BROKER,))),)
+    changes.answered(request, accepted(request), broker.clock())
+    assert changes.counts == IsrCounts(shrinks=1)
     assert led.log.high_watermark == 2
 
 
-def test_a_follower_at_the_log_end_is_never_removed(broker: Broker, changes: IsrChanges) -> None:
+def test_a_follower_at_the_log_end_is_never_removed(broker: Broker, changes: IsrDriver) -> None:
     broker.lead(replicas=BOTH)
     broker.append(2)
     broker.follow(2)
     broker.pass_time(10 * MAX_LAG_MS)
     check_isr(broker.replicas, broker.clock())
-    assert changes.next_request(broker.clock()) is None
+    assert changes.next_step(broker.clock()) == FOR_A_CALL
 
 
-def test_a_log_whose_directory_has_failed_proposes_nothing(broker: Broker, changes: IsrChanges) -> None:
+def test_a_log_whose_directory_has_failed_proposes_nothing(broker: Broker, changes: IsrDriver) -> None:
     led = broker.lead(replicas=BOTH)
     broker.append(2)
     broker.pass_time(2 * MAX_LAG_MS)
     led.log.close()
     check_isr(broker.replicas, broker.clock())
-    assert changes.next_request(broker.clock()) is None
+    assert changes.next_step(broker.clock()) == FOR_A_CALL
 
 
-def test_a_follower_proposes_nothing(broker: Broker, changes: IsrChanges) -> None:
+def test_a_follower_proposes_nothing(broker: Broker, changes: IsrDriver) -> None:
     broker.lead(leader=OTHER_BROKER, replicas=BOTH)
     broker.pass_time(2 * MAX_LAG_MS)
     check_isr(broker.replicas, broker.clock())
-    assert changes.next_request(broker.clock()) is None
+    assert changes.next_step(broker.clock()) == FOR_A_CALL
 
 
 # -- how it is sent --------------------------------------------------------------------------------------
 
 
 def test_all_that_has_gathered_goes_in_one_request_and_the_rest_waits_for_its_answer(
-    broker: Broker, changes: IsrChanges
+    broker: Broker, changes: IsrDriver
 ) -> None:
     out_of_sync(broker, 0)
     out_of_sync(broker, 1)
@@ -168,45 +175,44 @@ def test_all_that_has_gathered_goes_in_one_request_and_the_rest_waits_for_its_an
     first = taken(changes, broker)
     assert first.proposals.keys() == {FIRST, SECOND}
     broker.follow(2, partition=2)
-    assert changes.next_request(broker.clock()) is None
-    assert changes.idle_ms(broker.clock()) is None
-    changes.answered(first, accepted(first))
-    assert changes.idle_ms(broker.clock()) == 0
+    assert changes.next_step(broker.clock()) == FOR_A_CALL
+    changes.answered(first, accepted(first), broker.clock())
     assert taken(changes, broker).proposals.keys() == {TopicPartition(TOPIC, 2)}
 
 
 def test_a_request_that_failed_is_sent_again_after_a_pause_for_ever(
-    broker: Broker, changes: IsrChanges
+    broker: Broker, changes: IsrDriver
 ) -> None:
     out_of_sync(broker)
     broker.follow(2)
     for _ in range(100):
         request = taken(changes, broker)
         assert request.proposals == {FIRST: IsrProposal(0, 0, BOTH)}
-        changes.failed(request, broker.clock())
-        assert changes.idle_ms(broker.clock()) == RETRY_MS
-        assert changes.next_request(broker.clock()) is None
+        failed(changes, broker, request)
+        assert changes.next_step(broker.clock()) == Wait(broker.clock() + RETRY_MS)
         broker.pass_time(RETRY_MS)
-    assert changes.idle_ms(broker.clock()) == 0
+    assert isinstance(changes.next_step(broker.clock()), Send)
 
 
-def test_a_partition_that_the_answer_leaves_out_is_sent_again(broker: Broker, changes: IsrChanges) -> None:
+def test_a_partition_that_the_answer_leaves_out_is_sent_again(broker: Broker, changes: IsrDriver) -> None:
     out_of_sync(broker)
     broker.follow(2)
     request = taken(changes, broker)
-    assert changes.answered(request, {}).failures == 0
+    changes.answered(request, {}, broker.clock())
+    assert changes.counts.failures == 0
     assert taken(changes, broker).proposals == request.proposals
 
 
 def test_an_answer_to_another_request_than_the_one_in_flight_changes_nothing(
-    broker: Broker, changes: IsrChanges
+    broker: Broker, changes: IsrDriver
 ) -> None:
     led = out_of_sync(broker)
     broker.follow(2)
     first = taken(changes, broker)
-    changes.failed(first, broker.clock())
-    assert changes.answered(first, accepted(first)).changes == ()
-    changes.failed(first, broker.clock())
+    failed(changes, broker, first)
+    changes.answered(first, accepted(first), broker.clock())
+    assert changes.counts == IsrCounts()
+    failed(changes, broker, first)
     assert led.state.isr.pending == BOTH
     broker.pass_time(RETRY_MS)
     assert taken(changes, broker).proposals == first.proposals
@@ -223,26 +229,27 @@ def test_an_answer_to_another_request_than_the_one_in_flight_changes_nothing(
     ],
 )
 def test_an_error_drops_the_proposal_or_keeps_it_or_sends_it_again(
-    broker: Broker, changes: IsrChanges, error: ErrorCode, pending, sent_again
+    broker: Broker, changes: IsrDriver, error: ErrorCode, pending, sent_again
 ) -> None:
     led = out_of_sync(broker)
     broker.follow(2)
     request = taken(changes, broker)
-    assert changes.answered(request, {FIRST: error}).failures == 1
+    changes.answered(request, {FIRST: error}, broker.clock())
+    assert changes.counts.failures == 1
     assert led.state.isr == IsrState((BROKER,), pending)
-    assert (changes.next_request(broker.clock()) is not None) == sent_again
+    assert isinstance(changes.next_step(broker.clock()), Send) == sent_again
 
 
-def test_a_dropped_proposal_is_made_again_at_the_next_fetch(broker: Broker, changes: IsrChanges) -> None:
+def test_a_dropped_proposal_is_made_again_at_the_next_fetch(broker: Broker, changes: IsrDriver) -> None:
     out_of_sync(broker)
     broker.follow(2)
-    changes.answered(taken(changes, broker), {FIRST: ErrorCode.INELIGIBLE_REPLICA})
+    changes.answered(taken(changes, broker), {FIRST: ErrorCode.INELIGIBLE_REPLICA}, broker.clock())
     broker.follow(2)
     assert taken(changes, broker).proposals[FIRST].isr == BOTH
 
 
 def test_a_proposal_of_a_newer_epoch_is_sent_when_the_older_one_is_answered(
-    broker: Broker, changes: IsrChanges
+    broker: Broker, changes: IsrDriver
 ) -> None:
     led = out_of_sync(broker)
     broker.follow(2)
@@ -250,19 +257,19 @@ def test_a_proposal_of_a_newer_epoch_is_sent_when_the_older_one_is_answered(
     broker.lead(epoch=1, replicas=BOTH, isr=(BROKER,))
     assert led.state.isr.pending is None
     broker.follow(2)
-    assert changes.answered(old, accepted(old)).changes == ()
+    changes.answered(old, accepted(old), broker.clock())
+    assert changes.counts == IsrCounts()
     assert led.state.isr == IsrState((BROKER,), BOTH)
     assert taken(changes, broker).proposals == {FIRST: IsrProposal(1, 0, BOTH)}
 
 
 def test_a_proposal_of_a_partition_that_is_not_led_any_more_is_not_sent(
-    broker: Broker, changes: IsrChanges
+    broker: Broker, changes: IsrDriver
 ) -> None:
     out_of_sync(broker)
     broker.follow(2)
     broker.lead(leader=OTHER_BROKER, epoch=1, replicas=BOTH)
-    assert changes.next_request(broker.clock()) is None
-    assert changes.idle_ms(broker.clock()) is None
+    assert changes.next_step(broker.clock()) == FOR_A_CALL
 
 
 # -- with a controller -----------------------------------------------------------------------------------
@@ -316,14 +323,15 @@ def test_the_high_watermark_is_never_above_what_a_member_of_the_controller_s_isr
             broker.pass_time(value)
             check_isr(broker.replicas, broker.clock())
         else:
-            request = changes.next_request(broker.clock())
-            if request is None:
+            sent = changes.next_step(broker.clock())
+            if isinstance(sent, Wait):
                 continue
+            request = sent.request
             answers = {} if value == "lost" else controller.alter(request.proposals)
             if value == "answered":
-                changes.answered(request, answers)
+                changes.answered(request, answers, broker.clock())
             else:
-                changes.failed(request, broker.clock())
+                failed(changes, broker, request)
         for member in set(controller.isr) - {BROKER}:
             assert led.log.high_watermark <= reached[member], (step, value)
     for log in broker.logs.logs.values():
@@ -331,15 +339,15 @@ def test_the_high_watermark_is_never_above_what_a_member_of_the_controller_s_isr
 
 
 def test_after_a_lost_answer_the_same_proposal_finds_its_own_change(
-    broker: Broker, changes: IsrChanges
+    broker: Broker, changes: IsrDriver
 ) -> None:
     led = out_of_sync(broker)
     controller = Controller((BROKER,))
     broker.follow(2)
     request = taken(changes, broker)
     controller.alter(request.proposals)
-    changes.failed(request, broker.clock())
+    failed(changes, broker, request)
     broker.pass_time(RETRY_MS)
     again = taken(changes, broker)
-    changes.answered(again, controller.alter(again.proposals))
+    changes.answered(again, controller.alter(again.proposals), broker.clock())
     assert led.state == replace(led.state, isr=IsrState(BOTH), partition_epoch=1)

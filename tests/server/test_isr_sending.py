@@ -89,7 +89,7 @@ class Leader:
             lambda key: self.broker.replicas.partitions[key].topic_id,
         )
         self.sending = IsrSending(self.broker.replicas, send, monotonic_ms)
-        self.broker.isr_proposed = self.sending.propose
+        self.broker.isr_proposed = self.sending.driver.propose
 
     def join(self) -> None:
         """Lead a partition, and let the other broker fetch to its end."""
@@ -118,7 +118,7 @@ def test_a_follower_that_has_caught_up_joins_when_the_controller_has_written_it(
     eventually(lambda: is_in_sync(leader))
     (sent,) = leader.controller.requests
     assert (sent.broker_id, sent.broker_epoch) == (BROKER, BROKER_EPOCH)
-    eventually(lambda: leader.sending.counts.expands == 1)  # counted after the change
+    eventually(lambda: leader.sending.driver.counts.expands == 1)  # counted after the change
     assert leader.partition.state.partition_epoch == 1
 
 
@@ -151,7 +151,7 @@ def test_a_proposal_that_the_controller_refuses_counts_as_a_failure(leader: Lead
         version, request, partition_error=ErrorCode.INELIGIBLE_REPLICA
     )
     leader.join()
-    eventually(lambda: leader.sending.counts.failures)
+    eventually(lambda: leader.sending.driver.counts.failures)
     assert leader.partition.state.isr.pending is None
     leader.controller.answer = lambda request: response(version, request)
     leader.broker.follow(2)
@@ -165,7 +165,7 @@ def test_a_follower_that_lags_is_removed_again_and_again(leader: Leader) -> None
     leader.partition = leader.broker.lead(replicas=BOTH, isr=BOTH)
     for shrinks in (1, 2):
         leader.broker.append(1)
-        eventually(lambda wanted=shrinks: leader.sending.counts.shrinks == wanted)
+        eventually(lambda wanted=shrinks: leader.sending.driver.counts.shrinks == wanted)
         assert leader.partition.state.isr.committed == (BROKER,)
         end = leader.partition.log.log_end_offset
         leader.broker.follow(end)
@@ -175,7 +175,7 @@ def test_a_follower_that_lags_is_removed_again_and_again(leader: Leader) -> None
 def test_a_partition_without_a_topic_id_is_not_sent(leader: Leader) -> None:
     leader.partition = leader.broker.lead(replicas=BOTH, isr=(BROKER,), topic_id=None)
     leader.broker.follow(0)
-    eventually(lambda: leader.sending.counts.failures)
+    eventually(lambda: leader.sending.driver.counts.failures)
     assert leader.partition.state.isr.pending == BOTH
 
 

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from klog.config.topic import default_topic_config
 from klog.coordinator.transactions.values import Producer
+from klog.drivers.isr_changes import IsrDriver
 from klog.formats.names import TopicPartition, decode_uuid
 from klog.kernel.batch_builder import BatchFields, RecordData, build_batch
 from klog.kernel.markers import Marker, build_marker
@@ -24,7 +25,6 @@ from klog.replication.acknowledging import DelayedProduce
 from klog.replication.deleting import DelayedDeleteRecords
 from klog.replication.follower import FollowerFetch
 from klog.replication.isr import IsrState
-from klog.replication.isr_changes import IsrChanges
 from klog.replication.partition import Partition, ReplicaContext
 from klog.replication.purgatory import Purgatory, Timer
 from klog.replication.reading import DelayedFetch, FetchEntry, FetchLimits, read_one
@@ -274,7 +274,7 @@ class Broker:
             self.fetch_purgatory,
             self.delete_purgatory,
         )
-        self.isr_changes = IsrChanges(self.replicas)
+        self.isr_changes = IsrDriver(self.replicas)
         self.isr_proposed: Callable[[TopicPartition], object] = self.isr_changes.propose
         self.lookup = PartitionLookup(self.replicas, self.metadata)
         self.topic_stats = BrokerTopicStats()
