@@ -35,15 +35,17 @@ class Synonym(NamedTuple):
 
 
 class ConfigEntry(NamedTuple):
-    """One config. The value of a sensitive config is never sent. Unknown configs have no documentation."""
+    """One config, as in an answer. The value of a sensitive config is never sent. Unknown ones have no
+    documentation.
+    """
 
     name: str
     value: str | None
-    source: int
+    config_source: int
     synonyms: tuple[Synonym, ...]
-    type: int
+    config_type: int
     read_only: bool
-    sensitive: bool
+    is_sensitive: bool
     documentation: str | None = None
 
 

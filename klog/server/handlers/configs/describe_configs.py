@@ -129,17 +129,9 @@ def _result(resource: Entity, refused: RefusedError | None, configs: Sequence[St
 
 
 def _config(entry: ConfigEntry, wanted: Entity) -> Struct:
-    listed = entry.synonyms if wanted.include_synonyms else ()
     documented = getattr(wanted, "include_documentation", False)  # since version 3
     return {
-        "name": entry.name,
-        "value": entry.value,
-        "read_only": entry.read_only,
-        "config_source": int(entry.source),
-        "is_sensitive": entry.sensitive,
-        "synonyms": tuple(
-            {"name": each.name, "value": each.value, "source": int(each.source)} for each in listed
-        ),
-        "config_type": entry.type,
+        **entry._asdict(),
+        "synonyms": [each._asdict() for each in entry.synonyms if wanted.include_synonyms],
         "documentation": entry.documentation if documented else None,
     }

@@ -135,19 +135,9 @@ class CreateTopicsHandler:
         if request.api_version < _CONFIGS_FROM:
             return []
         config = self.config()
-        entries = [
-            topic_entry(config, planned.configs, name, value)
-            for name, value in topic_values(config, planned.configs).items()
-        ]
         return [
-            {
-                "name": entry.name,
-                "value": entry.value,
-                "read_only": entry.read_only,
-                "config_source": entry.source,
-                "is_sensitive": entry.sensitive,
-            }
-            for entry in entries
+            topic_entry(config, planned.configs, name, value)._asdict()
+            for name, value in topic_values(config, planned.configs).items()
         ]
 
 
