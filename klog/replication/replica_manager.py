@@ -94,13 +94,10 @@ class ReplicaManager:
             self._delete_purgatory.check_and_complete(key)
 
     def isr_changed(self, key: tuple[str, int]) -> None:
-        """Try what waits on a partition whose ISR has changed: its high watermark may have moved.
+        """Try what waits on a partition whose ISR or role has changed: its high watermark may have moved.
 
         To be called without any log's lock.
         """
-        self._try_all(key)
-
-    def _try_all(self, key: tuple[str, int]) -> None:
         self._produce_purgatory.check_and_complete(key)
         self._fetch_purgatory.check_and_complete(key)
         self._delete_purgatory.check_and_complete(key)
@@ -161,7 +158,7 @@ class ReplicaManager:
                 for listener in self._listeners:
                     listener(changing.changes)
         for change in changing.changes:
-            self._try_all(change.partition)
+            self.isr_changed(change.partition)
 
     def _hosted(self, key: tuple[str, int]) -> Partition | None:
         """The partition, also if the request in progress has added it."""

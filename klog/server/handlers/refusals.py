@@ -39,6 +39,11 @@ class RefusedError(KlogError):
         self.message = message
 
 
+# What Kafka says if the whole request is refused.
+NOT_CONTROLLER: Final = RefusedError(
+    ErrorCode.NOT_CONTROLLER, "This is not the correct controller for this cluster."
+)
+
 _CODES: Final[Mapping[type[KlogError], ErrorCode]] = {
     InvalidTopicError: ErrorCode.INVALID_TOPIC_EXCEPTION,
     TopicExistsError: ErrorCode.TOPIC_ALREADY_EXISTS,

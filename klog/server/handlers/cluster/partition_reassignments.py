@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
-from typing import Final
 
 from klog.controller.events import AlterReassignments, ListReassignments
 from klog.controller.reassignments import ReassignmentStart
@@ -19,10 +18,8 @@ from klog.formats.names import TopicPartition
 from klog.metadata.values import ReplicaAssignment
 from klog.protocol.error_codes import ErrorCode
 from klog.server.handlers.answers import Struct, by_topic, entity_of, send_answer
+from klog.server.handlers.refusals import NOT_CONTROLLER, error_fields
 from klog.server.network.request import Request
-
-# What Kafka says if the whole request is refused. The controller refuses no request for another reason.
-_NOT_CONTROLLER: Final = "This is not the correct controller for this cluster."
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +52,7 @@ def _send_outcomes(
     request: Request, outcomes: Mapping[TopicPartition, ReassignmentStart] | ErrorCode
 ) -> None:
     if isinstance(outcomes, ErrorCode):
-        send_answer(request, error_code=outcomes, error_message=_NOT_CONTROLLER, responses=())
+        send_answer(request, **error_fields(NOT_CONTROLLER), responses=())
         return
 
     topics = by_topic(sorted(outcomes.items(), key=itemgetter(0)), _outcome)
@@ -69,7 +66,7 @@ def _outcome(number: int, outcome: ReassignmentStart) -> Struct:
 
 def _send_running(request: Request, running: Mapping[TopicPartition, ReplicaAssignment] | ErrorCode) -> None:
     if isinstance(running, ErrorCode):
-        send_answer(request, error_code=running, error_message=_NOT_CONTROLLER, topics=())
+        send_answer(request, **error_fields(NOT_CONTROLLER), topics=())
         return
 
     topics = by_topic(sorted(running.items(), key=itemgetter(0)), _running)

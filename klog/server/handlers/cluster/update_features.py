@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
 
 from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
 from klog.server.handlers.answers import entity_of, send_answer
+from klog.server.handlers.refusals import NOT_CONTROLLER, error_fields
 from klog.server.network.request import Request
-
-_NOT_CONTROLLER: Final = "This is not the correct controller for this cluster."
 
 
 class UpgradeType(IntEnum):
@@ -36,8 +34,7 @@ class UpdateFeaturesHandler:
     def handle(self, request: Request) -> None:
         """Answer why each feature is not updated."""
         if not self.is_controller():
-            error = ErrorCode.NOT_CONTROLLER
-            send_answer(request, error_code=error, error_message=_NOT_CONTROLLER, results=())
+            send_answer(request, **error_fields(NOT_CONTROLLER), results=())
             return
         # Kafka looks updates up by name, so that the first of a name counts.
         updates = {each.feature: each for each in reversed(entity_of(request).feature_updates)}

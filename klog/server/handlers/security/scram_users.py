@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from klog.formats.errors import FormatError, KlogError
 from klog.metadata.configs import read_config, valid_configs
@@ -29,10 +28,8 @@ from klog.security.authentication.scram_administration import (
     unknown_user,
 )
 from klog.server.handlers.answers import Struct, entity_of, send_answer
-from klog.server.handlers.refusals import RefusedError, error_fields, refusal_of
+from klog.server.handlers.refusals import NOT_CONTROLLER, RefusedError, error_fields, refusal_of
 from klog.server.network.request import Request
-
-_NOT_CONTROLLER: Final = "This is not the correct controller for this cluster."
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +67,7 @@ class ScramUsersHandler:
         upsertions, deletions = _upsertions(asked), _deletions(asked)
         users = dict.fromkeys([*(each.user for each in upsertions), *(each.user for each in deletions)])
         if not self.is_controller():
-            elsewhere = Refusal(ErrorCode.NOT_CONTROLLER, _NOT_CONTROLLER)
+            elsewhere = _refusal_of(NOT_CONTROLLER)
             send_answer(request, results=[_result(user, elsewhere) for user in users])
             return
         refused = refusals(upsertions, deletions)
@@ -98,8 +95,7 @@ class ScramUsersHandler:
         try:
             update_config(self.store, _path(user), change)
         except KlogError as error:
-            refused = refusal_of(error)
-            return Refusal(refused.error, refused.message or "")
+            return _refusal_of(error)
         return None
 
 
@@ -124,16 +120,16 @@ def _described(user: str, config: Mapping[str, str]) -> Struct | None:
     try:
         found = iterations_in(config)
     except FormatError as error:
-        return _result(user, Refusal(*_unreadable(error)))
+        return _result(user, _refusal_of(error))
     if not found:
         return None
     credentials = [{"mechanism": number, "iterations": count} for number, count in found.items()]
     return {**_result(user, None), "credential_infos": credentials}
 
 
-def _unreadable(error: FormatError) -> tuple[ErrorCode, str]:
+def _refusal_of(error: KlogError) -> Refusal:
     refused = refusal_of(error)
-    return refused.error, refused.message or ""
+    return Refusal(refused.error, refused.message or "")
 
 
 def _result(user: str, refusal: Refusal | None) -> Struct:
