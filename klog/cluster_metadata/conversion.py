@@ -22,7 +22,7 @@ from klog.config.zookeeper_properties import to_zookeeper
 from klog.formats.errors import StorageError, UsageError
 from klog.metadata.embedded import FILE_NAME, EmbeddedStore
 from klog.storage.files.directory_lock import locked
-from klog.storage.files.files import atomic_output, read_whole, size_bytes, storage_error, write_atomically
+from klog.storage.files.files import atomic_output, read_whole, size_bytes, storage_errors, write_atomically
 from klog.storage.files.scratch_directory import scratch_directory
 
 Planner: TypeAlias = Callable[[Reading, Target], Plan]
@@ -69,10 +69,8 @@ def _plan_json(reading: Reading, target: Target) -> Plan:
     secrets = lacking if hidden else "with passwords and credentials"
 
     def write() -> None:
-        try:
+        with storage_errors("cannot be written", path):
             os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
-        except OSError as error:
-            raise storage_error("cannot be written", path, error) from error
         write_atomically(path, content)
 
     step = Step(path, f"all metadata, {secrets}", len(content))

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from klog.cluster_metadata.model import Cluster, Voter
 from klog.formats import meta_properties
-from klog.formats.errors import FormatError
+from klog.formats.errors import placed
 from klog.formats.meta_properties import MetaProperties
 from klog.formats.names import FileKind, encode_uuid
 from klog.storage.files.files import read_small
@@ -83,10 +83,8 @@ def identity(directory: str) -> MetaProperties | None:
     path = os.path.join(directory, FileKind.META_PROPERTIES)
     if not os.path.exists(path):
         return None
-    try:
+    with placed(path):
         return meta_properties.parse(read_small(path))
-    except FormatError as error:
-        raise error.at(path) from None
 
 
 def new_id(random_bytes: Callable[[int], bytes]) -> str:

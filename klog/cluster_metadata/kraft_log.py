@@ -22,6 +22,7 @@ from klog.formats.errors import (
     KlogError,
     StorageError,
     UnsupportedFormatError,
+    placed,
 )
 from klog.formats.fixed_fields import run
 from klog.formats.meta_properties import MetaProperties
@@ -110,10 +111,8 @@ def _places(directory: str) -> tuple[str, str]:
 def _parsed(path: str, parse: Callable[[bytes], _Parsed]) -> _Parsed | None:
     if not os.path.exists(path):
         return None
-    try:
+    with placed(path):
         return parse(read_whole(path))
-    except FormatError as error:
-        raise error.at(path) from None
 
 
 def _of_kind(files: list[KafkaFile], kind: FileKind) -> list[KafkaFile]:

@@ -18,7 +18,7 @@ from klog.cluster_metadata import json_form, kraft_form, tree_form, zookeeper_fo
 from klog.cluster_metadata.forms import OnProblem, Reading, raise_problem
 from klog.cluster_metadata.kraft_log import is_kraft_directory
 from klog.cluster_metadata.model import Cluster
-from klog.formats.errors import FormatError, MissingInputError, StorageError
+from klog.formats.errors import MissingInputError, StorageError, placed
 from klog.metadata.embedded import FILE_NAME, EmbeddedStore
 from klog.metadata.errors import StoreError
 from klog.metadata.store import Node
@@ -107,10 +107,8 @@ def _read_directories(directories: Sequence[str], on_problem: OnProblem) -> Read
 
 
 def _read_json(path: str) -> Cluster:
-    try:
+    with placed(path):
         return json_form.decode(read_whole(path))
-    except FormatError as error:
-        raise error.at(path) from None
 
 
 def _read_embedded(directory: str, on_problem: OnProblem) -> Reading:

@@ -10,9 +10,9 @@ from typing import TypeAlias
 from klog.cluster_metadata.consistency import Problem
 from klog.cluster_metadata.conversion_plan import ConfigChange, Plan, Step
 from klog.config.properties_draft import Change, Outcome, Translation
-from klog.formats.errors import FormatError, KlogError, StorageError
+from klog.formats.errors import StorageError, placed
 from klog.formats.java_properties import PropertyLine, build, config_entries, parse
-from klog.storage.files.files import read_whole, storage_error, write_atomically
+from klog.storage.files.files import read_whole, storage_errors, write_atomically
 
 Translate: TypeAlias = Callable[[Sequence[PropertyLine]], Translation]
 
@@ -42,10 +42,8 @@ class TranslatedFile:
         if os.path.exists(self.target):
             raise StorageError("exists already", file=self.target, cure="name a new file, or move it away")
         mode = os.stat(self.source).st_mode & 0o777
-        try:
+        with storage_errors("cannot be written", self.target):
             os.close(os.open(self.target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode))
-        except OSError as error:
-            raise storage_error("cannot be written", self.target, error) from error
         write_atomically(self.target, self.content)
 
     def _is_written(self) -> bool:
@@ -68,20 +66,16 @@ class TranslatedFile:
 def read_lines(file: str) -> tuple[PropertyLine, ...]:
     """The lines of a properties file. Raises StorageError, `FormatError`."""
     data = read_whole(file)
-    try:
+    with placed(file):
         config_entries(data)
         return parse(data)
-    except FormatError as error:
-        raise error.at(file) from None
 
 
 def translated(file: str, target: str, translate: Translate) -> TranslatedFile:
     """What becomes of a file. Raises StorageError, `FormatError`, UsageError."""
     lines = read_lines(file)
-    try:
+    with placed(file):
         return TranslatedFile(file, target, translate(lines))
-    except KlogError as error:
-        raise error.at(file) from None
 
 
 def with_files(plan: Plan, files: Sequence[TranslatedFile]) -> Plan:

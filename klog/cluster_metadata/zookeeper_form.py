@@ -19,7 +19,7 @@ from klog.cluster_metadata.forms import OnProblem, Reading, raise_problem
 from klog.cluster_metadata.zookeeper_tree import FileTree, ReadTree, require_root
 from klog.formats import binary, compression
 from klog.formats import zookeeper_files as z
-from klog.formats.errors import CorruptRecordError, FormatError, KlogError, StorageError
+from klog.formats.errors import CorruptRecordError, KlogError, StorageError, placed
 from klog.formats.values import Value
 from klog.formats.zookeeper_reading import (
     Transaction,
@@ -208,10 +208,8 @@ def _replay(tree: FileTree, logs: Sequence[_File], notes: list[str], digests: _D
                 notes.append(
                     f"{file.path} goes on with zxid 0x{zxid:x} after 0x{tree.zxid:x}: a log may be missing"
                 )
-            try:
+            with placed(file.path, position):
                 tree.apply(transaction, position)
-            except FormatError as error:
-                raise error.at(file.path, position) from None
             digests.after(tree, zxid, transaction.digest)
 
 
@@ -223,7 +221,7 @@ def _transactions(path: str, notes: list[str]) -> Iterator[tuple[Transaction, in
             notes.append(f"{path} was not written to the end of its head")
         return
     stream = io.BytesIO(data)
-    try:
+    with placed(path):
         binary.parse_next(z.LogHead, stream, z.LOG_TITLE)
         position = stream.tell()
         while not is_end_of_log(data, position):
@@ -234,8 +232,6 @@ def _transactions(path: str, notes: list[str]) -> Iterator[tuple[Transaction, in
             found, end = entry
             yield read_transaction(found, position), position
             position = end
-    except FormatError as error:
-        raise error.at(path) from None
 
 
 class _Digests:

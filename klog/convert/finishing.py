@@ -28,7 +28,7 @@ from klog.storage.files.disk import Disk
 from klog.storage.files.files import (
     open_for_reading,
     read_whole,
-    storage_error,
+    storage_errors,
     sync_directory,
     write_atomically,
 )
@@ -151,11 +151,9 @@ def copy_files(source: str, target: str, names: Sequence[str]) -> None:
     disk = Disk()
     for name in names:
         original, copy = os.path.join(source, name), os.path.join(target, name)
-        try:
+        with storage_errors("cannot be copied", original):
             disk.copy_part(original, 0, os.path.getsize(original), copy)
             shutil.copystat(original, copy)
-        except OSError as error:
-            raise storage_error("cannot be copied", original, error) from error
     sync_directory(target)
 
 

@@ -15,7 +15,7 @@ from klog.convert.finishing import copy_files
 from klog.convert.options import ConvertOptions
 from klog.formats.errors import UsageError
 from klog.formats.names import FileKind
-from klog.storage.files.files import list_directory, read_small, storage_error, write_atomically
+from klog.storage.files.files import list_directory, read_small, storage_errors, write_atomically
 
 _STATE: Final = "klog-convert.json"
 _VERSION: Final = 1
@@ -42,10 +42,8 @@ class OutputDirectory:
         """Create the directory, or continue in it. Raises `UsageError` if it holds anything else."""
         if f"{os.path.realpath(self.path)}/".startswith(f"{os.path.realpath(self._source)}/"):
             raise UsageError("is inside the log directory", file=self.path, cure="choose a directory outside")
-        try:
+        with storage_errors("cannot be created", self.path):
             os.makedirs(self.path, exist_ok=True)
-        except OSError as error:
-            raise storage_error("cannot be created", self.path, error) from error
         names = [entry.name for entry in list_directory(self.path)]
         if _STATE not in names:
             if names:

@@ -21,7 +21,7 @@ from klog.convert.tasks import ConvertTask, NewSegment, TaskResult
 from klog.formats.errors import StorageError
 from klog.formats.names import CONVERSION_FILE, FileKind, segment_file
 from klog.storage.cleaner.task import CLEANED
-from klog.storage.files.files import list_directory, read_small, storage_error, write_atomically
+from klog.storage.files.files import list_directory, read_small, storage_errors, write_atomically
 
 _STATE: Final = "klog-convert.json"
 _RESULT: Final = re.compile(r"klog-convert-[0-9]{8}\.json")
@@ -135,10 +135,8 @@ class PartitionState:
 
     def _remove(self, name: str) -> None:
         path = os.path.join(self._target, name)
-        try:
+        with storage_errors("cannot be removed", path):
             os.unlink(path)
-        except OSError as error:
-            raise storage_error("cannot be removed", path, error) from error
 
     def _read(self, path: str) -> JsonObject:
         try:

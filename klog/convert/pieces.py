@@ -23,7 +23,7 @@ from klog.formats.names import FileKind
 from klog.kernel.columns import BatchTable
 from klog.storage.cleaner.source import indexed_positions, verified_batches
 from klog.storage.cleaner.task import CLEANED
-from klog.storage.files.files import storage_error
+from klog.storage.files.files import storage_errors
 
 LEAST_PIECE_BYTES: Final = 16 << 20
 """Smaller pieces cost more than they gain."""
@@ -189,10 +189,8 @@ def _batches(data: memoryview, table: BatchTable) -> list[ConvertedBatch]:
 def _remove_files(piece: ConvertTask, base_offset: int, kinds: Sequence[str]) -> None:
     for kind in kinds:
         path = piece.path(FileKind(kind), base_offset) + CLEANED
-        try:
+        with storage_errors("cannot be removed", path):
             os.unlink(path)
-        except OSError as error:
-            raise storage_error("cannot be removed", path, error) from error
 
 
 def number_after(tasks: Sequence[ConvertTask]) -> Iterator[int]:

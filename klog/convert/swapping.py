@@ -16,20 +16,18 @@ from klog.convert.tasks import NewSegment
 from klog.formats.names import FileKind, segment_file
 from klog.storage.cleaner.swap import DirectoryChanges, mark_deleted, remove
 from klog.storage.cleaner.task import CLEANED, DELETED, SWAP
-from klog.storage.files.files import list_directory, storage_error
+from klog.storage.files.files import list_directory, storage_errors
 
 
 def swap_in(directory: str, swap: Swap, changes: DirectoryChanges | None = None) -> None:
     """Carry out a swap, or go on with one that was interrupted. Raises `StorageError`."""
     changes = DirectoryChanges() if changes is None else changes
-    try:
+    with storage_errors("converted segments cannot be swapped in", directory):
         _to_swap(directory, swap, changes)
         if os.path.exists(_log(directory, swap.segments[0]) + SWAP):
             # None of the new files has its name, so files without a suffix are old ones.
             _mark_old(directory, swap, changes)
         _to_final(directory, swap, changes)
-    except OSError as error:
-        raise storage_error("converted segments cannot be swapped in", directory, error) from error
     remove(_deleted(directory, swap), changes)
 
 

@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, Final, NamedTuple, Protocol, TypeVar
 
 from klog.formats.errors import UsageError
 from klog.storage.files.file_system_sync import MANY, can_sync_file_system, sync_file_system
-from klog.storage.files.files import look_up, open_for_reading, storage_error, sync_directory
+from klog.storage.files.files import look_up, open_for_reading, storage_error, storage_errors, sync_directory
 
 JOB_STATE_DIRECTORY: Final = "_klog"
 """The directory of the job state in an output: readers of tables ignore names with an underscore."""
@@ -226,7 +226,7 @@ class LocalOutput:
 
     def files(self, below: str = "") -> dict[str, FileStatus]:
         found: dict[str, FileStatus] = {}
-        try:
+        with storage_errors("cannot be listed", self.path_of(below)):
             for directory, _, files in os.walk(self.path_of(below), onerror=_unless_missing):
                 for file in files:
                     path = os.path.join(directory, file)
@@ -235,8 +235,6 @@ class LocalOutput:
                         found[os.path.relpath(path, self.root).replace(os.sep, "/")] = FileStatus(
                             status.st_size, status.st_mtime_ns // 1_000_000
                         )
-        except OSError as error:
-            raise storage_error("cannot be listed", self.path_of(below), error) from error
         return found
 
     def names(self, below: str = "") -> dict[str, int]:

@@ -5,6 +5,9 @@ Every error that bad input can cause is a `KlogError`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class KlogError(Exception):
     """Base of all errors of klog.
@@ -77,6 +80,15 @@ class MissingInputError(UsageError):
 
 class StorageError(KlogError):
     """A file or directory that cannot be opened, read or written."""
+
+
+@contextmanager
+def placed(file: str | None = None, position_bytes: int | None = None) -> Iterator[None]:
+    """Fill in the place of an error of the block, as `KlogError.at`."""
+    try:
+        yield
+    except KlogError as error:
+        raise error.at(file, position_bytes) from None
 
 
 class ChecksumCodeError(Exception):

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from klog.formats.checkpoints import EpochEntry
 from klog.formats.constants import INT64_MAX
-from klog.formats.errors import KlogError
+from klog.formats.errors import placed
 from klog.kernel.columns import COUNT_UNKNOWN, OFFSET_UNKNOWN, BatchTable
 from klog.replicas.open_segment import OpenSegment
 from klog.replicas.replica_contents import ReplicaContents
@@ -96,12 +96,9 @@ def _batch_at(contents: ReplicaContents, offset: int) -> _Batch | None:
     if row < 0 or offset >= contents.extents[row].end_offset:
         return None
     extent = contents.extents[row]
-    try:
-        with OpenSegment(extent.segment) as opened:
-            table = opened.batch_at(offset, extent.end.end_bytes)
-            return None if table is None else _batch(table)
-    except KlogError as error:
-        raise error.at(extent.segment.log) from None
+    with placed(extent.segment.log), OpenSegment(extent.segment) as opened:
+        table = opened.batch_at(offset, extent.end.end_bytes)
+        return None if table is None else _batch(table)
 
 
 def _batch(table: BatchTable) -> _Batch:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
-from klog.formats.errors import KlogError, StorageError
+from klog.formats.errors import KlogError, StorageError, placed
 from klog.formats.names import TopicPartition
 from klog.replicas.concurrency import map_concurrently
 from klog.replicas.files import base_name, is_remote
@@ -215,8 +215,5 @@ def current_segments(replica: Replica, skipped: list[tuple[str, str]]) -> tuple[
 
 
 def _end_offset(swap: SegmentFile) -> int:
-    try:
-        with OpenSegment(swap) as opened:
-            return opened.end().end_offset
-    except StorageError as error:
-        raise error.at(swap.log) from None
+    with placed(swap.log), OpenSegment(swap) as opened:
+        return opened.end().end_offset

@@ -14,7 +14,7 @@ import typer
 from klog.commands.shared.messages import print_line, print_note
 from klog.commands.shared.table_layout import Cell, Column, print_table
 from klog.formats.catalogue import Format, of_file
-from klog.formats.errors import KlogError, UsageError
+from klog.formats.errors import KlogError, UsageError, placed
 from klog.formats.picture import Section, Source, sections
 from klog.formats.tracing import Place
 from klog.storage.files.files import open_for_reading, read_at
@@ -40,10 +40,8 @@ def show(chosen: Format, where: str, *, json_output: bool) -> None:
     _note_other_format(chosen, path)
     with open_for_reading(path) as file:
         source = Source(lambda at, size: read_at(file, at, size), file.seek(0, os.SEEK_END))
-        try:
+        with placed(path):
             found = sections(chosen, source, position)
-        except KlogError as error:
-            raise error.at(path) from None
     if json_output:
         for section in found:
             _print_json(section)

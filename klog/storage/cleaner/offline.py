@@ -21,7 +21,7 @@ from klog.storage.cleaner.swap import DirectoryChanges, mark_deleted, remove, sw
 from klog.storage.cleaner.task import CleanerSettings, CleanResult, CleanTask
 from klog.storage.cleaner.view import SegmentView
 from klog.storage.files.checkpoint_files import offsets_if_any, read_leader_epochs, write_offsets
-from klog.storage.files.files import storage_error
+from klog.storage.files.files import storage_errors
 from klog.storage.files.kafka_files import partition_of
 from klog.storage.log.epoch_file import EpochFile
 from klog.storage.log.retention import Extent, deletable
@@ -166,15 +166,13 @@ class OfflineDirectory:
         view = plan.log.view
         kept = view.segments[len(plan.deletable) :]
         start = kept[0].base_offset if kept else view.log_end_offset
-        try:
+        with storage_errors("segments cannot be deleted", directory):
             if not kept:
                 self._make_segment(directory, start)
             self._raise_log_start(view.partition, start)
             _forget_epochs(directory, start)
             gone = mark_deleted(directory, [segment.base_offset for segment in plan.deletable], self._changes)
             self._changes.sync(directory)
-        except OSError as error:
-            raise storage_error("segments cannot be deleted", directory, error) from error
         remove(gone, self._changes)
 
     def _make_segment(self, directory: str, base_offset: int) -> None:

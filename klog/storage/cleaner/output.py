@@ -13,7 +13,7 @@ from klog.formats.names import FileKind
 from klog.kernel import kernel
 from klog.kernel.columns import BatchTable, IndexState
 from klog.storage.cleaner.task import CLEANED, SegmentOverflowError
-from klog.storage.files.files import storage_error
+from klog.storage.files.files import storage_error, storage_errors
 from klog.storage.reading.producer_state import AbortedTxn, pack_aborted
 from klog.storage.repair.segment_scan import pack_offset_index, pack_time_index
 
@@ -45,10 +45,8 @@ class CleanedSegment:
         self._index = IndexState(base_offset, task.index_interval_bytes)
         self.remove()
         path = self._path(FileKind.LOG)
-        try:
+        with storage_errors("cannot be written", path):
             self._file = open(path, "xb", buffering=0)  # noqa: SIM115 (closed by finish or remove)
-        except OSError as error:
-            raise storage_error("cannot be written", path, error) from error
 
     def _path(self, kind: FileKind) -> str:
         return self._task.path(kind, self._base_offset) + CLEANED
@@ -74,11 +72,9 @@ class CleanedSegment:
 
     def _write_all(self, data: Bytes) -> None:
         view = memoryview(data)
-        try:
+        with storage_errors("cannot be written", self._path(FileKind.LOG)):
             while view:
                 view = view[self._file.write(view) :]
-        except OSError as error:
-            raise storage_error("cannot be written", self._path(FileKind.LOG), error) from error
 
     def finish(self, aborted: Sequence[AbortedTxn], modified_ms: int, *, durable: bool = True) -> None:
         """Complete the files, and force them to disk if they are to be `durable`.

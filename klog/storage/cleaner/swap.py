@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from klog.formats.names import FileKind, segment_file
 from klog.storage.cleaner.output import KINDS
 from klog.storage.cleaner.task import CLEANED, DELETED, SWAP, CleanedGroup
-from klog.storage.files.files import storage_error
+from klog.storage.files.files import storage_errors
 
 
 class DirectoryChanges:
@@ -56,7 +56,7 @@ def swap_in(
     """
     changes = DirectoryChanges() if changes is None else changes
     new = [os.path.join(directory, segment_file(kind, group.base_offset)) for kind in KINDS]
-    try:
+    with storage_errors("cleaned segment cannot be swapped in", directory):
         for path in _there(new, CLEANED):
             changes.rename(path + CLEANED, path + SWAP)
         changes.sync(directory)
@@ -67,8 +67,6 @@ def swap_in(
                 changes.rename(path + SWAP, path)
             take_up()
         changes.sync(directory)
-    except OSError as error:
-        raise storage_error("cleaned segment cannot be swapped in", directory, error) from error
     return gone
 
 
@@ -105,10 +103,8 @@ def remove(paths: Sequence[str], changes: DirectoryChanges | None = None) -> Non
     """Remove files that no longer belong to the log. Raises `StorageError`."""
     changes = DirectoryChanges() if changes is None else changes
     for path in paths:
-        try:
+        with storage_errors("cannot be removed", path):
             changes.unlink(path)
-        except OSError as error:
-            raise storage_error("cannot be removed", path, error) from error
 
 
 def _there(paths: Sequence[str], suffix: str) -> list[str]:

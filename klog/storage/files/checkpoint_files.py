@@ -17,7 +17,7 @@ from klog.formats.checkpoints import (
     parse_epochs,
     parse_offsets,
 )
-from klog.formats.errors import FormatError
+from klog.formats.errors import FormatError, placed
 from klog.formats.names import FileKind, TopicPartition
 from klog.storage.files.files import read_small, write_atomically
 from klog.storage.files.kafka_files import partition_of
@@ -29,10 +29,8 @@ _Parsed = TypeVar("_Parsed")
 def read_parsed(path: str, parse: Callable[[bytes], _Parsed]) -> _Parsed:
     """What a small file holds. Raises `StorageError`, and `FormatError` with the path of the file."""
     data = read_small(path)
-    try:
+    with placed(path):
         return parse(data)
-    except FormatError as error:
-        raise error.at(path) from None
 
 
 def read_offsets(path: str) -> dict[TopicPartition, int]:

@@ -15,7 +15,7 @@ from typing import Final
 
 from klog.formats.errors import StorageError
 from klog.formats.names import PLAIN_KINDS, FileKind
-from klog.storage.files.files import storage_error
+from klog.storage.files.files import storage_errors
 from klog.storage.files.lock_holder import ANOTHER_PROCESS, directory_lock_holder, record_lock_holder
 
 _UNFINISHED: Final = re.compile(rf"({'|'.join(map(re.escape, sorted(PLAIN_KINDS)))})(\.[0-9]+)?\.tmp")
@@ -41,10 +41,8 @@ def locked(log_directory: str, *, only_reading: bool = False) -> Iterator[None]:
             remove_unfinished(log_directory)
             yield
         return
-    try:
+    with storage_errors("cannot be locked", path):
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-    except OSError as error:
-        raise storage_error("cannot be locked", path, error) from error
     try:
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -61,21 +59,17 @@ def remove_unfinished(log_directory: str) -> None:
 
     The caller holds the lock. Raises `StorageError`.
     """
-    try:
+    with storage_errors("cannot be tidied up", log_directory):
         for name in os.listdir(log_directory):
             if _UNFINISHED.fullmatch(name):
                 os.unlink(os.path.join(log_directory, name))
-    except OSError as error:
-        raise storage_error("cannot be tidied up", log_directory, error) from error
 
 
 @contextlib.contextmanager
 def _locked_itself(directory: str) -> Iterator[None]:
     """Hold a lock on a directory that has no file for it."""
-    try:
+    with storage_errors("cannot be locked", directory):
         descriptor = os.open(directory, os.O_RDONLY)
-    except OSError as error:
-        raise storage_error("cannot be locked", directory, error) from error
     try:
         with contextlib.suppress(OSError):  # not every file system has such locks
             try:

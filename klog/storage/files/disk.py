@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Iterator
 from typing import Final
 
-from klog.storage.files.files import storage_error, sync_directory, write_atomically
+from klog.storage.files.files import storage_errors, sync_directory, write_atomically
 
 _COPY_BYTES: Final = 1 << 20
 _NO_LINKS: Final = frozenset({errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK})
@@ -33,13 +33,13 @@ class Disk:
         """Free bytes where `path` is or will be, and whether `other` is on the same file system."""
         while not os.path.isdir(path) and path != os.path.dirname(path):
             path = os.path.dirname(path)
-        with _reported("cannot be found", path):
+        with storage_errors("cannot be found", path):
             found = os.statvfs(path)
             return found.f_bavail * found.f_frsize, os.stat(path).st_dev == os.stat(other).st_dev
 
     def make_directories(self, path: str) -> None:
         """Create a directory and its missing parents."""
-        with _reported("cannot be created", path):
+        with storage_errors("cannot be created", path):
             os.makedirs(path, exist_ok=True)
             sync_directory(os.path.dirname(path) or ".")
 
@@ -47,7 +47,7 @@ class Disk:
         """Move a file. If the target is on another file system, the file is copied, then the source is
         removed.
         """
-        with _reported("cannot be moved", source):
+        with storage_errors("cannot be moved", source):
             try:
                 os.rename(source, target)
             except OSError as error:
@@ -60,14 +60,14 @@ class Disk:
 
     def remove(self, path: str) -> None:
         """Remove a file."""
-        with _reported("cannot be removed", path):
+        with storage_errors("cannot be removed", path):
             os.unlink(path)
             if self._syncs_derived:
                 sync_directory(os.path.dirname(path))
 
     def preserve(self, source: str, target: str) -> None:
         """Keep the present content of a file under another name too, by a link or else a copy."""
-        with _reported("cannot be kept", source):
+        with storage_errors("cannot be kept", source):
             try:
                 os.link(source, target)
             except OSError as error:
@@ -78,14 +78,14 @@ class Disk:
 
     def save_tail(self, source: str, start_bytes: int, target: str) -> None:
         """Copy the content of a file from `start_bytes` on into a new file."""
-        with _reported("cannot be saved", source):
+        with storage_errors("cannot be saved", source):
             _copy(source, target, start_bytes)
             sync_directory(os.path.dirname(target))
 
     def save_zeros(self, size_bytes: int, target: str) -> None:
         """Create a file of zeros; it is sparse if the file system supports that."""
         part = f"{target}.{os.getpid()}.tmp"
-        with _reported("cannot be saved", target):
+        with storage_errors("cannot be saved", target):
             with open(part, "xb") as new:
                 new.truncate(size_bytes)
                 os.fsync(new.fileno())
@@ -110,7 +110,7 @@ class Disk:
         if os.path.islink(path):
             self.copy_part(path, 0, size_bytes, path)
             return
-        with _reported("cannot be truncated", path), open(path, "rb+", buffering=0) as file:
+        with storage_errors("cannot be truncated", path), open(path, "rb+", buffering=0) as file:
             file.truncate(size_bytes)
             os.fsync(file.fileno())
 
@@ -124,14 +124,6 @@ class Disk:
             self.replace(path, data)
         else:
             write_atomically(path, data, sync=False)
-
-
-@contextlib.contextmanager
-def _reported(what: str, path: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise storage_error(what, path, error) from error
 
 
 def _copy(source: str, target: str, start_bytes: int = 0) -> None:

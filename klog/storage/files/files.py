@@ -43,6 +43,15 @@ def storage_error(what: str, path: str | os.PathLike[str], error: OSError) -> St
     return StorageError(f"{what}: {reason}", file=os.fspath(path), cure=cure)
 
 
+@contextlib.contextmanager
+def storage_errors(what: str, path: str | os.PathLike[str]) -> Iterator[None]:
+    """Turn an `OSError` of the block into the `StorageError` for it."""
+    try:
+        yield
+    except OSError as error:
+        raise storage_error(what, path, error) from error
+
+
 def look_up(path: str | os.PathLike[str]) -> os.stat_result | None:
     """What is at a path, links followed; None if nothing is there.
 
@@ -92,10 +101,8 @@ def open_for_reading(path: str | os.PathLike[str]) -> BinaryIO:
     nothing else either. A `.gz` file that is not gzipped is read as it is.
     """
     name = os.fspath(path)
-    try:
+    with storage_errors("cannot be opened", name):
         file = _PlainFile(name, "r", opener=_open_at_once)
-    except OSError as error:
-        raise storage_error("cannot be opened", name, error) from error
     try:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise StorageError(
@@ -141,19 +148,14 @@ def read_small(path: str | os.PathLike[str]) -> bytes:
 
 def size_bytes(path: str | os.PathLike[str]) -> int:
     """Size of the file (of a gzipped copy: compressed)."""
-    try:
+    with storage_errors("cannot be read", path):
         return os.stat(path).st_size
-    except OSError as error:
-        raise storage_error("cannot be read", path, error) from error
 
 
 def list_directory(path: str | os.PathLike[str]) -> list[os.DirEntry[str]]:
     """The entries of a directory in the order of their names."""
-    try:
-        with os.scandir(path) as entries:
-            return sorted(entries, key=lambda entry: entry.name)
-    except OSError as error:
-        raise storage_error("cannot be listed", path, error) from error
+    with storage_errors("cannot be listed", path), os.scandir(path) as entries:
+        return sorted(entries, key=lambda entry: entry.name)
 
 
 def is_directory(entry: os.DirEntry[str]) -> bool:
@@ -188,10 +190,8 @@ def atomic_output(path: str | os.PathLike[str], *, sync: bool = True) -> Iterato
     """
     target = os.fspath(path)
     temporary = f"{target}.{os.getpid()}.tmp"
-    try:
+    with storage_errors("cannot be written", target):
         file = _new_file(temporary, target)
-    except OSError as error:
-        raise storage_error("cannot be written", target, error) from error
     try:
         with file:
             yield file

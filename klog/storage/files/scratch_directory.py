@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from typing import Final
 
 from klog.formats.errors import StorageError
-from klog.storage.files.files import storage_error
+from klog.storage.files.files import storage_errors
 
 _LOCK: Final = "lock"
 
@@ -27,12 +27,10 @@ def scratch_directory(prefix: str) -> Iterator[str]:
     Directories of this user with this prefix whose processes were killed are removed first.
     """
     parent = tempfile.gettempdir()
-    try:
+    with storage_errors("no directory can be made in it", parent):
         _remove_left(parent, prefix)
         path = tempfile.mkdtemp(prefix=prefix, dir=parent)
         lock = _locked(path)
-    except OSError as error:
-        raise storage_error("no directory can be made in it", parent, error) from error
     if lock is None:
         raise StorageError("was removed while it was made", file=path, cure="run the command again")
     try:

@@ -13,12 +13,12 @@ from collections.abc import Mapping
 
 from klog.formats import clean_shutdown, meta_properties
 from klog.formats.clean_shutdown import CleanShutdown
-from klog.formats.errors import FormatError, StorageError
+from klog.formats.errors import StorageError, placed
 from klog.formats.meta_properties import MetaProperties
 from klog.formats.names import FileKind, TopicPartition
 from klog.storage.files.checkpoint_files import read_offsets, write_offsets
 from klog.storage.files.directory_lock import holder_of, remove_unfinished
-from klog.storage.files.files import read_whole, storage_error, write_atomically
+from klog.storage.files.files import read_whole, storage_errors, write_atomically
 from klog.storage.log.open_file import sync_file
 
 _NO_BROKER_EPOCH = -1
@@ -45,22 +45,18 @@ class DataDirectory:
 
     def prepare(self) -> None:
         """Create the directory if it is missing."""
-        try:
+        with storage_errors("cannot be created", self.path):
             if not os.path.isdir(self.path):
                 os.makedirs(self.path)
                 sync_file(os.path.dirname(self.path))
-        except OSError as error:
-            raise storage_error("cannot be created", self.path, error) from error
 
     def take_lock(self) -> None:
         """Lock the directory until `release_lock`, and remove unfinished files.
 
         Raises `DirectoryLockedError` if another process has locked it.
         """
-        try:
+        with storage_errors("cannot be locked", self.file(FileKind.LOCK)):
             self._lock_descriptor = os.open(self.file(FileKind.LOCK), os.O_RDWR | os.O_CREAT, 0o644)
-        except OSError as error:
-            raise storage_error("cannot be locked", self.file(FileKind.LOCK), error) from error
         try:
             fcntl.lockf(self._lock_descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -85,10 +81,8 @@ class DataDirectory:
         path = self.file(FileKind.META_PROPERTIES)
         if not os.path.exists(path):
             return None
-        try:
+        with placed(path):
             return meta_properties.parse(read_whole(path))
-        except FormatError as error:
-            raise error.at(path) from None
 
     def write_identity(self, broker_id: int, cluster_id: str) -> None:
         """Write `meta.properties` for this broker, unless it says so already. Raises `FormatError`."""

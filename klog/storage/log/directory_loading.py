@@ -15,7 +15,7 @@ from typing import Final
 
 from klog.config.topic import TopicConfig
 from klog.formats import partition_metadata
-from klog.formats.errors import FormatError, StorageError
+from klog.formats.errors import FormatError, StorageError, placed
 from klog.formats.names import (
     DirectoryName,
     DirectoryState,
@@ -210,7 +210,5 @@ def read_topic_id(directory: str) -> str | None:
     path = os.path.join(directory, FileKind.PARTITION_METADATA)
     if not os.path.exists(path):
         return None
-    try:
+    with placed(path):
         return partition_metadata.parse(read_whole(path)).topic_id
-    except FormatError as error:
-        raise error.at(path) from None

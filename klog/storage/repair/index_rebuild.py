@@ -16,7 +16,7 @@ from klog.formats.constants import CONTROL_BIT
 from klog.formats.errors import StorageError
 from klog.formats.names import FileKind, segment_file
 from klog.kernel.columns import BatchTable
-from klog.storage.files.files import open_for_reading, read_whole, size_bytes, storage_error
+from klog.storage.files.files import open_for_reading, read_whole, size_bytes, storage_errors
 from klog.storage.files.partition_files import INDEX_KINDS, PartitionFiles, list_partition
 from klog.storage.files.quarantine import is_unfinished
 from klog.storage.indexes.index_file import IndexFile, read_index
@@ -55,10 +55,8 @@ def remove_unfinished(directory: str) -> None:
     """Remove files that a killed process was writing. The caller holds the lock. Raises `StorageError`."""
     files = list_partition(directory)
     for name in filter(is_unfinished, files.unknown):
-        try:
+        with storage_errors("cannot be removed", files.named(name)):
             os.unlink(files.named(name))
-        except OSError as error:
-            raise storage_error("cannot be removed", files.named(name), error) from error
 
 
 def rebuild(

@@ -21,7 +21,7 @@ from klog.commands.shared.records.output_buffer import OutputBuffer
 from klog.commands.shared.records.plan import KafkaFlags
 from klog.formats.checksums import Bytes
 from klog.formats.constants import BATCH_HEADER_BYTES, CODEC_MASK, CONTROL_BIT
-from klog.formats.errors import FormatError, KlogError
+from klog.formats.errors import FormatError, placed
 from klog.formats.packed import BATCH_HEADER_TO_MAGIC
 from klog.kernel import kernel, text
 from klog.kernel.columns import STOP_BAD_SIZE, BatchTable, RecordTable
@@ -205,7 +205,7 @@ class LogDump:
         sizes = self._print_data or not self._flags.skip_record_metadata
         iterated = iterate(data, table, row, self._limit_bytes, read_sizes=sizes)
         control = table.magic[row] >= 2 and table.attributes[row] & CONTROL_BIT
-        try:
+        with placed(position_bytes=table.position[row]):
             if control and not self._flags.skip_record_metadata:
                 self._each_record(iterated, self._control_line)
             elif self._parser is not None and not control:
@@ -214,8 +214,6 @@ class LogDump:
                 self._records_in_pieces(iterated)
             if iterated.problem is not None:
                 raise iterated.problem
-        except KlogError as error:
-            raise error.at(position_bytes=table.position[row]) from None
 
     def _records_in_pieces(self, iterated: Iterated) -> None:
         records, buffer = iterated.records, self._buffer

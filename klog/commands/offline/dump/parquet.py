@@ -22,7 +22,7 @@ from klog.commands.shared.terminal import Progress, progress
 from klog.export.arrow_memory import system_allocator
 from klog.formats.errors import UsageError
 from klog.formats.optional import require_pyarrow
-from klog.storage.files.files import GZIP_SUFFIX, open_for_reading, size_bytes, storage_error
+from klog.storage.files.files import GZIP_SUFFIX, open_for_reading, size_bytes, storage_errors
 from klog.storage.reading.reader import SegmentReader
 
 if TYPE_CHECKING:
@@ -72,10 +72,8 @@ def _checked_targets(plan: DumpPlan, output: str, files: list[DumpFile]) -> list
         directory = os.path.dirname(path) or "."
         if path != output:
             check_output_directory(directory, ())
-            try:
+            with storage_errors("cannot be created", directory):
                 os.makedirs(directory, exist_ok=True)
-            except OSError as error:
-                raise storage_error("cannot be created", directory, error) from error
         check_output_file(path, [file.path for file in files], force=plan.force)
         first = next(other for target, other in targets if target == path)
         if first is not sources:
