@@ -5,8 +5,7 @@ Brokers that cannot be reached do not stop the work: they are part of what is fo
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from klog.admin.health import ClusterState, LogDirFailure
@@ -21,7 +20,7 @@ from klog.admin.requests.cluster_description import (
     describe_quorum,
     tells_fenced,
 )
-from klog.admin.topics import Topic, TopicSetting, find_topics
+from klog.admin.topics import add_configs, find_topics
 from klog.client import admin
 from klog.client.admin import Resource, ResourceType
 from klog.client.cluster import Cluster
@@ -201,7 +200,7 @@ def examine(cluster: Cluster) -> ClusterState:
     nodes = describe_nodes(cluster)
     live = [each.broker_id for each in nodes.brokers if not each.is_fenced]
     log_dirs = describe_log_dirs(cluster, live, ())
-    topics = _with_min_isr(cluster, find_topics(cluster))
+    topics = add_configs(cluster, find_topics(cluster), [_MIN_ISR])
     return ClusterState(
         nodes,
         topics,
@@ -219,16 +218,3 @@ def _may_not_ask(error: KlogError) -> bool:
     """Whether the broker answered, but does not tell this user of its log directories."""
     refused = isinstance(error, RefusedError) and error.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     return refused or isinstance(error, UnsupportedApiError)
-
-
-def _with_min_isr(cluster: Cluster, topics: Iterable[Topic]) -> list[Topic]:
-    """The topics with their min.insync.replicas."""
-    found = list(topics)
-    resources = [Resource(ResourceType.TOPIC, topic.name) for topic in found]
-    if not resources:
-        return []
-    settings = {
-        resource.name: tuple(TopicSetting(each.name, each.value, each.config_source) for each in configs)
-        for resource, configs in admin.describe_configs(cluster, resources, names=[_MIN_ISR])
-    }
-    return [replace(topic, settings=settings[topic.name]) for topic in found]

@@ -54,6 +54,13 @@ SOURCES_OF_ENTITIES: Final[Mapping[EntityType, str]] = MappingProxyType(
     }
 )
 """The source of what was set for one entity of a type."""
+_NAMES_OF_ONE: Final[Mapping[EntityType, str]] = {
+    EntityType.TOPICS: "topic",
+    EntityType.BROKERS: "broker",
+    EntityType.BROKER_LOGGERS: "loggers of broker",
+    EntityType.GROUPS: "group",
+    EntityType.CLIENT_METRICS: "client metrics",
+}
 
 _ON_ANY_BROKER: Final = {
     EntityType.GROUPS: ResourceType.GROUP,
@@ -68,15 +75,9 @@ class ConfigEntity(NamedTuple):
     name: str
 
     def __str__(self) -> str:
-        if self.type is EntityType.TOPICS:
-            return f"topic {self.name}"
-        if self.type is EntityType.GROUPS:
-            return f"group {self.name}"
-        if self.type is EntityType.CLIENT_METRICS:
-            return f"client metrics {self.name}"
-        if self.type is EntityType.BROKER_LOGGERS:
-            return f"loggers of broker {self.name}"
-        return f"broker {self.name}" if self.name else "all brokers"
+        if self.type is EntityType.BROKERS and not self.name:
+            return "all brokers"
+        return f"{_NAMES_OF_ONE[self.type]} {self.name}"
 
 
 class Synonym(NamedTuple):

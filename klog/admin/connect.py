@@ -93,11 +93,6 @@ def partitions_retry() -> Retry:
     return Retry(policy, SYSTEM_CLOCK.monotonic_s, SYSTEM_CLOCK.sleep_s)
 
 
-def transaction(client: Cluster, transactional_id: str, timeout_ms: int) -> Transaction:
-    """The transactions of an id, for a producer."""
-    return Transaction(client, transactional_id, timeout_ms)
-
-
 def producer(
     client: Cluster, topic: str, settings: ProducerSettings, transaction: Transaction | None = None
 ) -> Producer:

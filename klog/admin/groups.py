@@ -23,7 +23,6 @@ from klog.client.offsets import list_offsets
 from klog.formats.constants import NO_LEADER
 from klog.formats.errors import FormatError, KlogError
 from klog.formats.names import TopicPartition, partitions_by_topic
-from klog.protocol.error_codes import ErrorCode
 from klog.protocol.offset_times import LATEST
 
 DEAD: Final = "Dead"
@@ -237,18 +236,6 @@ def led_partitions(cluster: Cluster, partitions: Iterable[TopicPartition]) -> li
     wanted = sorted(set(partitions))
     cluster.refresh_existing({partition.topic for partition in wanted})
     return [partition for partition in wanted if cluster.leader(partition) != NO_LEADER]
-
-
-def delete_groups(cluster: Cluster, group_ids: Iterable[str]) -> dict[str, KlogError | None]:
-    """Delete groups that have no members; None for each that is gone. Raises ChannelError."""
-    return client.delete_groups(cluster, group_ids)
-
-
-def delete_offsets(
-    cluster: Cluster, group_id: str, partitions: Iterable[TopicPartition]
-) -> dict[TopicPartition, ErrorCode]:
-    """Delete offsets of topics that the group does not read. Raises ClientError, ChannelError."""
-    return client.delete_offsets(cluster, group_id, partitions)
 
 
 def parse_partitions(cluster: Cluster, texts: Iterable[str]) -> list[TopicPartition]:

@@ -141,14 +141,14 @@ def _id_text(topic_id: UUID | None) -> str | None:
     return None if topic_id is None else urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
 
 
-def add_configs(cluster: Cluster, topics: Sequence[Topic]) -> list[Topic]:
-    """The topics with their configs."""
+def add_configs(cluster: Cluster, topics: Sequence[Topic], names: Sequence[str] | None = None) -> list[Topic]:
+    """The topics with their configs: all, or only those in `names`."""
     if not topics:
         return []
     resources = [Resource(ResourceType.TOPIC, topic.name) for topic in topics]
     found = {
         resource.name: tuple(TopicSetting(each.name, each.value, each.config_source) for each in entries)
-        for resource, entries in admin.describe_configs(cluster, resources)
+        for resource, entries in admin.describe_configs(cluster, resources, names=names)
     }
     return [_configured(topic, found[topic.name]) for topic in topics]
 

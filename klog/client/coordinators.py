@@ -46,7 +46,7 @@ _CURES: Final[Mapping[CoordinatorType, str]] = {
     "transaction.state.log.replication.factor says?",
 }
 
-_MOVED: Final = frozenset(
+MOVED: Final = frozenset(
     (
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.NOT_COORDINATOR,
@@ -127,7 +127,7 @@ def _may_pass(answer: object) -> bool:
     if isinstance(answer, UnsupportedApiError):
         return False
     if isinstance(answer, RefusedError):
-        return answer.code in _MOVED
+        return answer.code in MOVED
     return isinstance(answer, ChannelError)
 
 
@@ -153,7 +153,7 @@ class Coordinator:
 
     def failed(self, error: KlogError) -> None:
         """Look up the coordinator again for the next request if it has moved or cannot be reached."""
-        if not isinstance(error, RefusedError) or error.code in _MOVED:
+        if not isinstance(error, RefusedError) or error.code in MOVED:
             self._broker_id = _FAILED
 
     def ask(self, request: Callable[[Connection], _Answer]) -> _Answer:

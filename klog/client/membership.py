@@ -25,7 +25,7 @@ from klog.client.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from klog.client.coordinators import Coordinator, CoordinatorType
+from klog.client.coordinators import MOVED, Coordinator, CoordinatorType
 from klog.client.errors import RefusedError, is_retriable
 from klog.client.group_requests import Joined, JoinRequest
 from klog.client.groups import CommittedOffset, Membership, commit_request
@@ -37,11 +37,6 @@ from klog.protocol.errors import ChannelError
 _Answer = TypeVar("_Answer")
 
 _LOST: Final = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION)
-_MOVED: Final = (
-    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_COORDINATOR,
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-)
 _CURES: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.FENCED_INSTANCE_ID: "another member has the same group instance id",
     ErrorCode.INCONSISTENT_GROUP_PROTOCOL: "its members use other assignors: set "
@@ -240,7 +235,7 @@ class GroupMember:
             self._ask_again("the group rebalances")
         elif code in _LOST:
             self._lose(error)
-        elif code is not None and code not in _MOVED:
+        elif code is not None and code not in MOVED:
             raise error
 
     def _check_topics(self) -> None:

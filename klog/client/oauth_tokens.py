@@ -15,7 +15,7 @@ import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
 from klog.client.http_reading import read_answer
@@ -42,13 +42,8 @@ class Token(NamedTuple):
     expires_s: float | None = None
 
 
-class OpenUrl(Protocol):
-    """Sends a request and gives the body of the answer. Raises OSError."""
-
-    def __call__(
-        self, request: urllib.request.Request, timeout_s: float, context: ssl.SSLContext | None, /
-    ) -> bytes:
-        """The body."""
+OpenUrl = Callable[[urllib.request.Request, float, ssl.SSLContext | None], bytes]
+"""Sends a request, waits so many seconds, and gives the body of the answer. Raises OSError."""
 
 
 @dataclass(slots=True)

@@ -15,11 +15,11 @@ from datetime import timedelta
 from typing import Final
 
 from klog.client.connection import Connection
+from klog.client.requests import ask
 from klog.client.sasl_oauth import OAUTHBEARER, OAuthBearer, oauth_bearer
 from klog.protocol.apis import ApiKey
 from klog.protocol.error_codes import ErrorCode, error_code
 from klog.protocol.errors import AuthenticationFailedError
-from klog.protocol.messages import build, request_class
 
 SCRAM_HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 PASSWORD_MECHANISMS: Final = ("PLAIN", *SCRAM_HASHES)
@@ -54,9 +54,7 @@ def authenticate(connection: Connection, sasl: Login, nonce: str) -> int:
     Returns for how many ms the login is valid, 0 if it does not end. Raises AuthenticationFailedError,
     ChannelError.
     """
-    version = connection.version_of(ApiKey.SASL_HANDSHAKE)
-    shake = build(request_class(ApiKey.SASL_HANDSHAKE, version), mechanism=sasl.mechanism)
-    answer = connection.send(shake)
+    answer = ask(connection, ApiKey.SASL_HANDSHAKE, mechanism=sasl.mechanism)
     if answer.error_code != ErrorCode.NONE:
         offered = ", ".join(answer.mechanisms) or "none"
         raise AuthenticationFailedError(
@@ -83,9 +81,7 @@ def _exchange(sasl: Login, nonce: str) -> Exchange:
 
 def _ask(connection: Connection, message: bytes) -> tuple[bytes, int]:
     """The server's message, and for how many ms the login is valid."""
-    version = connection.version_of(ApiKey.SASL_AUTHENTICATE)
-    request = build(request_class(ApiKey.SASL_AUTHENTICATE, version), auth_bytes=message)
-    answer = connection.send(request)
+    answer = ask(connection, ApiKey.SASL_AUTHENTICATE, auth_bytes=message)
     code = error_code(answer.error_code)
     if code is not ErrorCode.NONE:
         said = answer.error_message or code.name

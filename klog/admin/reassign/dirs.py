@@ -22,16 +22,11 @@ from klog.protocol.error_codes import ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class DirChange:
-    """A log directory before and after a plan. `in_bytes` are copied to it, `out_bytes` deleted from it."""
+    """A log directory before and after a plan, which says of it what it says of brokers."""
 
     broker_id: int
     log_dir: str
-    replicas_before: int
-    replicas_after: int
-    bytes_before: int
-    bytes_after: int
-    in_bytes: int
-    out_bytes: int
+    found: BrokerChange
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +66,7 @@ def plan_dirs(
     for broker_id, own in by_broker.items():
         found = _plan(broker_id, own, replicas, tolerance)
         plans.append(found)
-        changes += (_change(broker_id, own, each) for each in found.brokers)
+        changes += (DirChange(broker_id, own[each.broker_id].path, each) for each in found.brokers)
         for new, old in zip(found.changes, found.rollback, strict=True):
             before.setdefault(new.partition, {})[broker_id] = own[old.replicas[0]].path
             after.setdefault(new.partition, {})[broker_id] = own[new.replicas[0]].path
@@ -107,19 +102,6 @@ def _plan(
         tuple(sorted(parts, key=lambda part: part.partition)),
     )
     return plan(state, Goal(brokers=frozenset(range(len(dirs))), keep_leaders=True, tolerance=tolerance))
-
-
-def _change(broker_id: int, dirs: Sequence[LogDir], found: BrokerChange) -> DirChange:
-    return DirChange(
-        broker_id,
-        dirs[found.broker_id].path,
-        found.replicas_before,
-        found.replicas_after,
-        found.bytes_before,
-        found.bytes_after,
-        found.in_bytes,
-        found.out_bytes,
-    )
 
 
 def _assignments(

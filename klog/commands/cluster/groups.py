@@ -320,7 +320,7 @@ def delete_groups(
         klog groups delete billing
         klog groups delete billing shipping --yes
     """
-    from klog.admin import groups as admin
+    from klog.client import groups as client
 
     names = groups.given()
     agreed = yes or as_kafka or change.dry_run
@@ -331,7 +331,7 @@ def delete_groups(
             names = _all_names(cluster)
             if names and not confirmed(f"Delete the offsets of {', '.join(names)}?", yes=agreed):
                 raise typer.Exit(1)
-        outcomes = _deletable(cluster, names) if change.dry_run else admin.delete_groups(cluster, names)
+        outcomes = _deletable(cluster, names) if change.dry_run else client.delete_groups(cluster, names)
     deleted = [name for name, error in outcomes.items() if error is None]
     if as_kafka and change.for_people and not change.dry_run:
         if deleted:
@@ -383,20 +383,21 @@ def delete_offsets(
         klog groups delete-offsets billing --topic orders
         klog groups delete-offsets billing --topic orders:0,2 --topic prices --yes
     """
-    from klog.admin import groups as admin
+    from klog.admin.groups import parse_partitions
+    from klog.client import groups as client
     from klog.client.errors import RefusedError
     from klog.protocol.error_codes import ErrorCode
 
     name = group.required()
     with connection.cluster() as cluster:
-        partitions = admin.parse_partitions(cluster, topic)
+        partitions = parse_partitions(cluster, topic)
         question = f"Delete the offsets of {name} for {first_of(partitions, _NAMED_PARTITIONS)}?"
         if not confirmed(question, yes=yes or as_kafka or change.dry_run):
             raise typer.Exit(1)
         outcomes = (
             dict.fromkeys(partitions, ErrorCode.NONE)
             if change.dry_run
-            else admin.delete_offsets(cluster, name, partitions)
+            else client.delete_offsets(cluster, name, partitions)
         )
     if as_kafka and change.for_people:
         print_line(f"Request succeeded for deleting offsets from group {name}.")

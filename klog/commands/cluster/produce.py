@@ -65,6 +65,7 @@ def produce(
         echo 'key:value' | klog produce --topic orders --property parse.key=true --property key.separator=:
     """
     from klog.admin import connect
+    from klog.client.transactions import Transaction
 
     named, arguments = console.target(topic, values or ())
     if named is None:
@@ -83,7 +84,7 @@ def produce(
     wanted = transactions.settings(properties)
     producer_settings = _producer_settings(delivery, transactional=wanted is not None)
     with connect.cluster(settings) as cluster:
-        transaction = connect.transaction(cluster, *wanted) if wanted is not None else None
+        transaction = Transaction(cluster, *wanted) if wanted is not None else None
         producer = connect.producer(cluster, named, producer_settings, transaction)
         producer.open()
         commits = Commits(cluster, producer, transaction, transactions)

@@ -28,7 +28,7 @@ def test_a_broker_with_an_empty_directory_moves_half_of_its_bytes():
     dirs = [directory(1, "/a", {0: 100, 1: 100, 2: 100, 3: 100}), directory(1, "/b", {})]
     found = plan_dirs(dirs, on(1), 0.01)
     assert (found.moved_replicas, found.moved_bytes, found.least_bytes) == (2, 200, 198)
-    assert [(each.log_dir, each.bytes_after) for each in found.dirs] == [("/a", 200), ("/b", 200)]
+    assert [(each.log_dir, each.found.bytes_after) for each in found.dirs] == [("/a", 200), ("/b", 200)]
     assert all(each.log_dirs == ("/b",) for each in found.changes)
     assert all(each.log_dirs == ("/a",) for each in found.rollback)
 

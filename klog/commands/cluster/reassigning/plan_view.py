@@ -55,10 +55,10 @@ def show_dir_plan(plan: DirPlan) -> None:
         {
             "broker": each.broker_id,
             "log-dir": each.log_dir,
-            "replicas": _change(each.replicas_before, each.replicas_after),
-            "size": _size_change(each.bytes_before, each.bytes_after),
-            "in": human_bytes(each.in_bytes),
-            "out": human_bytes(each.out_bytes),
+            "replicas": _change(each.found.replicas_before, each.found.replicas_after),
+            "size": _size_change(each.found.bytes_before, each.found.bytes_after),
+            "in": human_bytes(each.found.in_bytes),
+            "out": human_bytes(each.found.out_bytes),
         }
         for each in plan.dirs
     ]
