@@ -7,9 +7,10 @@ A module is imported only when its definition, `parse` or `build` is needed.
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 
 from klog.formats.errors import UsageError
 from klog.formats.values import Value
@@ -30,279 +31,130 @@ class Format:
     kind: Kind
     pattern: str
     source: str
-    module: str
-    definition_name: str
+    definition_path: str
+    parse_path: str
+    build_path: str
     notes: str = ""
-    parse_name: str = "parse"
-    build_name: str = "build"
-    definition_module: str = ""
-
-    def _member(self, name: str, module: str = "") -> Value:
-        return getattr(importlib.import_module(f"klog.formats.{module or self.module}"), name)
 
     @property
     def definition(self) -> Value:
         """The definition: a Construct, or for names and other text a declaration of this package."""
-        return self._member(self.definition_name, self.definition_module)
+        return _member(self.definition_path)
 
     @property
     def parse(self) -> Callable[..., Any]:
         """Turns bytes (or a name) into a value; raises `FormatError`."""
-        found: Callable[..., Any] = self._member(self.parse_name)
+        found: Callable[..., Any] = _member(self.parse_path)
         return found
 
     @property
     def build(self) -> Callable[[Any], Any]:
         """Turns a value into bytes (or a name); raises `FormatError`."""
-        found: Callable[[Any], Any] = self._member(self.build_name)
+        found: Callable[[Any], Any] = _member(self.build_path)
         return found
 
 
-def _checkpoint(name: str, pattern: str, what: str) -> Format:
-    return Format(
-        name,
-        f"{what}, per partition of a log directory",
-        "file",
-        pattern,
-        "OffsetCheckpointFile",
-        "checkpoints",
-        "OffsetCheckpointFile",
-        parse_name="parse_offsets",
-        build_name="build_offsets",
-        definition_module="checkpoint_files",
-    )
+def _member(path: str) -> Value:
+    module, _, name = path.partition(".")
+    return getattr(importlib.import_module(f"klog.formats.{module}"), name)
 
 
-FORMATS: Final = (
-    Format(
-        "segment",
-        "log segment: batches and messages of any magic, one after the other",
-        "file",
-        "<offset>.log",
-        "Kafka documentation, Message Format",
-        "segment",
-        "Segment",
-        "No header and no footer; `entries` reads one entry at a time.",
-    ),
-    Format(
-        "record-batch",
-        "batch of magic 2 with its records and headers (0.11 on)",
-        "part",
-        "in .log and .checkpoint",
-        "KIP-98, KIP-534",
-        "record_batch",
-        "RecordBatch",
-        "A compressed batch keeps its records as one block: `records` opens it.",
-    ),
-    Format(
-        "message-set",
-        "message of magic 0 or 1, also as wrapper of a compressed set (before 0.11)",
-        "part",
-        "in .log",
-        "KIP-31, KIP-32",
-        "message_set",
-        "Message",
-        "Inside a wrapper, offsets are absolute in magic 0 and relative in magic 1: `absolute_offsets`.",
-    ),
-    Format(
-        "control-record",
-        "transaction marker, or record of the KRaft quorum",
-        "record",
-        "in control batches",
-        "KIP-98, KIP-595, KIP-630, KIP-853",
-        "control_records",
-        "ControlRecord",
-    ),
-    Format(
-        "offset-index",
-        "offset index of a segment",
-        "file",
-        "<offset>.index",
-        "OffsetIndex",
-        "offset_index",
-        "OffsetIndex",
-        "No checksum. Ends at the first all-zero entry after entry 0 when pre-allocated.",
-    ),
-    Format(
-        "time-index",
-        "time index of a segment",
-        "file",
-        "<offset>.timeindex",
-        "KIP-33",
-        "time_index",
-        "TimeIndex",
-        "No checksum. Ends at the first all-zero entry after entry 0 when pre-allocated.",
-    ),
-    Format(
-        "transaction-index",
-        "aborted transactions of a segment",
-        "file",
-        "<offset>.txnindex",
-        "KIP-98",
-        "transaction_index",
-        "TransactionIndex",
-        "The file is there only when the segment has an aborted transaction.",
-    ),
-    Format(
-        "producer-snapshot",
-        "state of the idempotent producers before an offset",
-        "file",
-        "<offset>.snapshot",
-        "KIP-98, KIP-360",
-        "producer_snapshot",
-        "ProducerSnapshot",
-    ),
-    Format(
-        "consumer-offsets",
-        "record of __consumer_offsets: commits and groups of both coordinators",
-        "record",
-        "in __consumer_offsets-<n>",
-        "KIP-848, KIP-932, KIP-1071",
-        "consumer_offsets",
-        "GroupRecord",
-        "The key's version is the record's type. A null value says that the thing is gone.",
-    ),
-    Format(
-        "transaction-state",
-        "record of __transaction_state",
-        "record",
-        "in __transaction_state-<n>",
-        "KIP-98, KIP-890",
-        "transaction_state",
-        "TransactionRecord",
-        "A null value forgets the transactional id.",
-    ),
-    Format(
-        "cluster-metadata",
-        "record of KRaft's metadata log and its snapshots",
-        "record",
-        "in __cluster_metadata-0 and .checkpoint",
-        "KIP-500, KIP-631",
-        "cluster_metadata",
-        "MetadataRecord",
-        "The record's value; it has no key. Unknown types keep their fields as bytes.",
-    ),
-    Format(
-        "share-group-state",
-        "record of __share_group_state",
-        "record",
-        "in __share_group_state-<n>",
-        "KIP-932",
-        "share_group_state",
-        "ShareGroupRecord",
-    ),
-    Format(
-        "remote-log-metadata",
-        "record of __remote_log_metadata: segments in remote storage",
-        "record",
-        "in __remote_log_metadata-<n>",
-        "KIP-405",
-        "remote_log_metadata",
-        "RemoteLogRecord",
-        "The record's value; its key means nothing.",
-    ),
-    _checkpoint(
-        "recovery-point-checkpoint", "recovery-point-offset-checkpoint", "first offset not known flushed"
-    ),
-    _checkpoint("log-start-checkpoint", "log-start-offset-checkpoint", "log start offset"),
-    _checkpoint("replication-checkpoint", "replication-offset-checkpoint", "high watermark"),
-    _checkpoint("cleaner-checkpoint", "cleaner-offset-checkpoint", "first dirty offset"),
-    Format(
-        "leader-epoch-checkpoint",
-        "leader epochs of a partition and where they start",
-        "file",
-        "leader-epoch-checkpoint",
-        "KIP-101",
-        "checkpoints",
-        "LeaderEpochFile",
-        parse_name="parse_epochs",
-        build_name="build_epochs",
-        definition_module="checkpoint_files",
-    ),
-    Format(
-        "meta-properties",
-        "broker and cluster that a log directory belongs to",
-        "file",
-        "meta.properties",
-        "KIP-631, KIP-858",
-        "meta_properties",
-        "MetaPropertiesFile",
-    ),
-    Format(
-        "partition-metadata",
-        "topic id of a partition's directory",
-        "file",
-        "partition.metadata",
-        "KIP-516",
-        "partition_metadata",
-        "PartitionMetadataFile",
-    ),
-    Format(
-        "clean-shutdown",
-        "marker of a clean stop",
-        "file",
-        ".kafka_cleanshutdown",
-        "KIP-966",
-        "clean_shutdown",
-        "CleanShutdownFile",
-        "Its existence is what counts.",
-    ),
-    Format(
-        "quorum-state",
-        "what a KRaft node remembers of elections",
-        "file",
-        "quorum-state",
-        "KIP-595, KIP-853",
-        "quorum_state",
-        "QuorumStateFile",
-    ),
-    Format(
-        "zookeeper-snapshot",
-        "snapshot of ZooKeeper's tree",
-        "file",
-        "version-2/snapshot.<zxid>",
-        "FileSnap, zookeeper.jute",
-        "zookeeper_files",
-        "Snapshot",
-        "Fuzzy: transactions after its zxid may be in it already. Checksums are not compared here.",
-        parse_name="parse_snapshot",
-        build_name="build_snapshot",
-    ),
-    Format(
-        "zookeeper-log",
-        "transaction log of ZooKeeper",
-        "file",
-        "version-2/log.<zxid>",
-        "FileTxnLog, zookeeper.jute",
-        "zookeeper_files",
-        "Log",
-        "Parts of a multi are records without a head. Checksums are not compared here.",
-        parse_name="parse_log",
-        build_name="build_log",
-    ),
-    Format(
-        "file-names",
-        "names of the files in a log directory",
-        "name",
-        "",
-        "LogFileUtils, KIP-405, KIP-630",
-        "names",
-        "FILE_RULES",
-        parse_name="parse_file",
-        build_name="build_name",
-    ),
-    Format(
-        "directory-names",
-        "names of the directories in a log directory",
-        "name",
-        "",
-        "LocalLog, KIP-113",
-        "names",
-        "DIRECTORY_RULES",
-        parse_name="parse_directory",
-        build_name="build_name",
-    ),
-)
+def _formats(table: str) -> tuple[Format, ...]:
+    """Entries `name | kind | pattern | source | definition`, with a title and notes in indented lines.
+
+    Behind a definition are the functions that parse and build it, unless they are its module's.
+    """
+    found = []
+    for entry in re.split(r"\n(?! )", table.strip()):
+        head, title, *notes = map(str.strip, entry.split("\n"))
+        name, kind, pattern, source, members = map(str.strip, head.split("|"))
+        definition, *functions = members.split()
+        module = definition.partition(".")[0]
+        parse, build = functions or (f"{module}.parse", f"{module}.build")
+        found.append(
+            Format(name, title, cast("Kind", kind), pattern, source, definition, parse, build, *notes)
+        )
+    return tuple(found)
+
+
+FORMATS: Final = _formats("""
+segment | file | <offset>.log | Kafka documentation, Message Format | segment.Segment
+    log segment: batches and messages of any magic, one after the other
+    No header and no footer; `entries` reads one entry at a time.
+record-batch | part | in .log and .checkpoint | KIP-98, KIP-534 | record_batch.RecordBatch
+    batch of magic 2 with its records and headers (0.11 on)
+    A compressed batch keeps its records as one block: `records` opens it.
+message-set | part | in .log | KIP-31, KIP-32 | message_set.Message
+    message of magic 0 or 1, also as wrapper of a compressed set (before 0.11)
+    Inside a wrapper, offsets are absolute in magic 0 and relative in magic 1: `absolute_offsets`.
+control-record | record | in control batches | KIP-98, KIP-595, KIP-630, KIP-853 |\
+control_records.ControlRecord
+    transaction marker, or record of the KRaft quorum
+offset-index | file | <offset>.index | OffsetIndex | offset_index.OffsetIndex
+    offset index of a segment
+    No checksum. Ends at the first all-zero entry after entry 0 when pre-allocated.
+time-index | file | <offset>.timeindex | KIP-33 | time_index.TimeIndex
+    time index of a segment
+    No checksum. Ends at the first all-zero entry after entry 0 when pre-allocated.
+transaction-index | file | <offset>.txnindex | KIP-98 | transaction_index.TransactionIndex
+    aborted transactions of a segment
+    The file is there only when the segment has an aborted transaction.
+producer-snapshot | file | <offset>.snapshot | KIP-98, KIP-360 | producer_snapshot.ProducerSnapshot
+    state of the idempotent producers before an offset
+consumer-offsets | record | in __consumer_offsets-<n> | KIP-848, KIP-932, KIP-1071 |\
+consumer_offsets.GroupRecord
+    record of __consumer_offsets: commits and groups of both coordinators
+    The key's version is the record's type. A null value says that the thing is gone.
+transaction-state | record | in __transaction_state-<n> | KIP-98, KIP-890 |\
+transaction_state.TransactionRecord
+    record of __transaction_state
+    A null value forgets the transactional id.
+cluster-metadata | record | in __cluster_metadata-0 and .checkpoint | KIP-500, KIP-631 |\
+cluster_metadata.MetadataRecord
+    record of KRaft's metadata log and its snapshots
+    The record's value; it has no key. Unknown types keep their fields as bytes.
+share-group-state | record | in __share_group_state-<n> | KIP-932 | share_group_state.ShareGroupRecord
+    record of __share_group_state
+remote-log-metadata | record | in __remote_log_metadata-<n> | KIP-405 | remote_log_metadata.RemoteLogRecord
+    record of __remote_log_metadata: segments in remote storage
+    The record's value; its key means nothing.
+recovery-point-checkpoint | file | recovery-point-offset-checkpoint | OffsetCheckpointFile |\
+checkpoint_files.OffsetCheckpointFile checkpoints.parse_offsets checkpoints.build_offsets
+    first offset not known flushed, per partition of a log directory
+log-start-checkpoint | file | log-start-offset-checkpoint | OffsetCheckpointFile |\
+checkpoint_files.OffsetCheckpointFile checkpoints.parse_offsets checkpoints.build_offsets
+    log start offset, per partition of a log directory
+replication-checkpoint | file | replication-offset-checkpoint | OffsetCheckpointFile |\
+checkpoint_files.OffsetCheckpointFile checkpoints.parse_offsets checkpoints.build_offsets
+    high watermark, per partition of a log directory
+cleaner-checkpoint | file | cleaner-offset-checkpoint | OffsetCheckpointFile |\
+checkpoint_files.OffsetCheckpointFile checkpoints.parse_offsets checkpoints.build_offsets
+    first dirty offset, per partition of a log directory
+leader-epoch-checkpoint | file | leader-epoch-checkpoint | KIP-101 |\
+checkpoint_files.LeaderEpochFile checkpoints.parse_epochs checkpoints.build_epochs
+    leader epochs of a partition and where they start
+meta-properties | file | meta.properties | KIP-631, KIP-858 | meta_properties.MetaPropertiesFile
+    broker and cluster that a log directory belongs to
+partition-metadata | file | partition.metadata | KIP-516 | partition_metadata.PartitionMetadataFile
+    topic id of a partition's directory
+clean-shutdown | file | .kafka_cleanshutdown | KIP-966 | clean_shutdown.CleanShutdownFile
+    marker of a clean stop
+    Its existence is what counts.
+quorum-state | file | quorum-state | KIP-595, KIP-853 | quorum_state.QuorumStateFile
+    what a KRaft node remembers of elections
+zookeeper-snapshot | file | version-2/snapshot.<zxid> | FileSnap, zookeeper.jute |\
+zookeeper_files.Snapshot zookeeper_files.parse_snapshot zookeeper_files.build_snapshot
+    snapshot of ZooKeeper's tree
+    Fuzzy: transactions after its zxid may be in it already. Checksums are not compared here.
+zookeeper-log | file | version-2/log.<zxid> | FileTxnLog, zookeeper.jute |\
+zookeeper_files.Log zookeeper_files.parse_log zookeeper_files.build_log
+    transaction log of ZooKeeper
+    Parts of a multi are records without a head. Checksums are not compared here.
+file-names | name |  | LogFileUtils, KIP-405, KIP-630 | names.FILE_RULES names.parse_file names.build_name
+    names of the files in a log directory
+directory-names | name |  | LocalLog, KIP-113 | names.DIRECTORY_RULES names.parse_directory names.build_name
+    names of the directories in a log directory
+""")
 """Every format, in the order in which a newcomer would read them."""
 
 
