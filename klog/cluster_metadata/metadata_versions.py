@@ -12,29 +12,12 @@ from typing import Final, NamedTuple
 
 from klog.formats.errors import UsageError
 
-LEVELS: Final[Mapping[str, int]] = {
-    "3.3-IV3": 7,
-    "3.4-IV0": 8,
-    "3.5-IV0": 9,
-    "3.5-IV1": 10,
-    "3.5-IV2": 11,
-    "3.6-IV0": 12,
-    "3.6-IV1": 13,
-    "3.6-IV2": 14,
-    "3.7-IV0": 15,
-    "3.7-IV1": 16,
-    "3.7-IV2": 17,
-    "3.7-IV3": 18,
-    "3.7-IV4": 19,
-    "3.8-IV0": 20,
-    "3.9-IV0": 21,
-    "4.0-IV0": 22,
-    "4.0-IV1": 23,
-    "4.0-IV2": 24,
-    "4.0-IV3": 25,
-    "4.1-IV0": 26,
-    "4.1-IV1": 27,
-}
+# In the order of their levels, of which the first is 7.
+_NAMES: Final = """
+3.3-IV3 3.4-IV0 3.5-IV0 3.5-IV1 3.5-IV2 3.6-IV0 3.6-IV1 3.6-IV2 3.7-IV0 3.7-IV1 3.7-IV2 3.7-IV3 3.7-IV4
+3.8-IV0 3.9-IV0 4.0-IV0 4.0-IV1 4.0-IV2 4.0-IV3 4.1-IV0 4.1-IV1
+"""
+LEVELS: Final[Mapping[str, int]] = {name: level for level, name in enumerate(_NAMES.split(), 7)}
 """The levels by name. 3.3-IV3 is the first that Kafka 4 reads."""
 LATEST: Final = "4.1-IV1"
 """The latest one that klog writes."""

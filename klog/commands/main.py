@@ -40,125 +40,64 @@ class _Command(NamedTuple):
     help: str
 
 
-COMMANDS: Final = {
-    "dump-segment": _Command(
-        "offline.dump_segment",
-        "Show the content of segments, indexes, snapshots and checkpoints. Changes nothing.",
-    ),
-    "verify": _Command(
-        "offline.verify",
-        "Check everything that a broker would trust, and say what Kafka would do about each problem.",
-    ),
-    "rebuild-index": _Command(
-        "offline.rebuild_index", "Rebuild the indexes of segments by Kafka's rules; never touches a .log."
-    ),
-    "recover": _Command(
-        "offline.recover",
-        "Recover partitions as Kafka would after an unclean stop, but keep everything that is cut.",
-    ),
-    "clean": _Command(
-        "offline.clean",
-        "Compact logs and apply retention offline, by the topics' rules, as a broker's cleaner would now.",
-    ),
-    "convert": _Command(
-        "offline.convert",
-        "Convert segments to message format 2 and another codec, offline, and join small batches.",
-    ),
-    "export": _Command(
-        "offline.export",
-        "Export records of segments to Parquet, ORC or JSON Lines: no broker, no JVM. Changes no segment.",
-    ),
-    "diff": _Command(
-        "offline.diff",
-        "Compare two replicas or backups offset by offset, and say which one Kafka would keep.",
-    ),
-    "backup": _Command(
-        "offline.backup",
-        "Back up the logs of brokers into a directory or an object store, and check and prune backups.",
-    ),
-    "restore": _Command(
-        "offline.restore",
-        "Bring logs back from a backup, as they were at a moment, as directories or into a running cluster.",
-    ),
-    "formats": _Command(
-        "offline.formats",
-        "List the formats of a log directory and of ZooKeeper's, draw one, or decode a part of a file by it.",
-    ),
-    "serve": _Command("servers.serve", "Run a broker until it is interrupted."),
-    "zookeeper": _Command(
-        "servers.zookeeper",
-        "Run one ZooKeeper server until it is interrupted, from the jars that pip brings with PySpark.",
-    ),
-    "adopt": _Command(
-        "offline.adopt", "Put the topics of partition directories back into metadata that has lost them."
-    ),
-    "metadata": _Command(
-        "offline.metadata",
-        "Show, compare, check and convert a cluster's metadata: ZooKeeper, klog's own tree, KRaft, JSON.",
-    ),
-    "cluster": _Command(
-        "cluster.cluster",
-        "Show the brokers, the controller and the features of any Kafka, and whether the cluster is healthy.",
-    ),
-    "brokers": _Command(
-        "cluster.brokers", "List the brokers of any Kafka, their configs and the APIs that they serve."
-    ),
-    "topics": _Command("cluster.topics", "List, describe, create, change and delete topics of any Kafka."),
-    "configs": _Command("cluster.configs", "Show and change configs of topics and brokers of any Kafka."),
-    "offsets": _Command(
-        "cluster.offsets",
-        "Show where partitions begin and end, and what a group has committed, or the offsets of a time.",
-    ),
-    "delete-records": _Command(
-        "cluster.delete_records",
-        "Delete the records of partitions before an offset, on all replicas. They cannot be brought back.",
-    ),
-    "log-dirs": _Command(
-        "cluster.log_dirs",
-        "Show what each log directory of each broker holds: sizes, free space, replicas behind, moves.",
-    ),
-    "elect-leader": _Command(
-        "cluster.elect_leader",
-        "Elect leaders of partitions: the preferred ones after a restart, or unclean ones after a loss.",
-    ),
-    "acls": _Command("cluster.acls", "List, add and remove access control lists (ACLs) of any Kafka."),
-    "users": _Command(
-        "cluster.users", "List users with SCRAM credentials of any Kafka, set their passwords, remove them."
-    ),
-    "tokens": _Command(
-        "cluster.tokens",
-        "Make delegation tokens of any Kafka, logins that end; renew, end and describe them.",
-    ),
-    "quotas": _Command(
-        "cluster.quotas", "Show and change the quotas of users, client ids and IP addresses of any Kafka."
-    ),
-    "groups": _Command(
-        "cluster.groups",
-        "List and describe consumer groups of any Kafka with their lag, reset their offsets, delete them.",
-    ),
-    "transactions": _Command(
-        "cluster.transactions",
-        "List and describe transactions of any Kafka, find those that hang, and abort them.",
-    ),
-    "reassign": _Command(
-        "cluster.reassign",
-        "Move partitions between brokers and log directories of any Kafka, and see how far they are.",
-    ),
-    "top": _Command(
-        "cluster.top",
-        "Show what a cluster does now: its health, what is written to topics, and how far groups are behind.",
-    ),
-    "profile": _Command(
-        "cluster.profile", "Keep connection settings of clusters under names, and choose one."
-    ),
-    "produce": _Command(
-        "cluster.produce",
-        "Write arguments, files, or lines of stdin as they arrive, to a topic of any Kafka.",
-    ),
-    "consume": _Command(
-        "cluster.consume", "Print records of topics of any Kafka, alone or as a member of a consumer group."
-    ),
-}
+def _commands(table: str) -> dict[str, _Command]:
+    """Lines `module: help`, of which long ones go on in the next; the module has the command's name."""
+    found = {}
+    for line in table.strip().replace(":\n   ", ":").splitlines():
+        module, _, text = line.partition(": ")
+        found[module.rpartition(".")[2].replace("_", "-")] = _Command(module, text)
+    return found
+
+
+COMMANDS: Final = _commands("""
+offline.dump_segment: Show the content of segments, indexes, snapshots and checkpoints. Changes nothing.
+offline.verify: Check everything that a broker would trust, and say what Kafka would do about each problem.
+offline.rebuild_index: Rebuild the indexes of segments by Kafka's rules; never touches a .log.
+offline.recover: Recover partitions as Kafka would after an unclean stop, but keep everything that is cut.
+offline.clean:
+    Compact logs and apply retention offline, by the topics' rules, as a broker's cleaner would now.
+offline.convert: Convert segments to message format 2 and another codec, offline, and join small batches.
+offline.export:
+    Export records of segments to Parquet, ORC or JSON Lines: no broker, no JVM. Changes no segment.
+offline.diff: Compare two replicas or backups offset by offset, and say which one Kafka would keep.
+offline.backup: Back up the logs of brokers into a directory or an object store, and check and prune backups.
+offline.restore:
+    Bring logs back from a backup, as they were at a moment, as directories or into a running cluster.
+offline.formats:
+    List the formats of a log directory and of ZooKeeper's, draw one, or decode a part of a file by it.
+servers.serve: Run a broker until it is interrupted.
+servers.zookeeper:
+    Run one ZooKeeper server until it is interrupted, from the jars that pip brings with PySpark.
+offline.adopt: Put the topics of partition directories back into metadata that has lost them.
+offline.metadata:
+    Show, compare, check and convert a cluster's metadata: ZooKeeper, klog's own tree, KRaft, JSON.
+cluster.cluster:
+    Show the brokers, the controller and the features of any Kafka, and whether the cluster is healthy.
+cluster.brokers: List the brokers of any Kafka, their configs and the APIs that they serve.
+cluster.topics: List, describe, create, change and delete topics of any Kafka.
+cluster.configs: Show and change configs of topics and brokers of any Kafka.
+cluster.offsets:
+    Show where partitions begin and end, and what a group has committed, or the offsets of a time.
+cluster.delete_records:
+    Delete the records of partitions before an offset, on all replicas. They cannot be brought back.
+cluster.log_dirs:
+    Show what each log directory of each broker holds: sizes, free space, replicas behind, moves.
+cluster.elect_leader:
+    Elect leaders of partitions: the preferred ones after a restart, or unclean ones after a loss.
+cluster.acls: List, add and remove access control lists (ACLs) of any Kafka.
+cluster.users: List users with SCRAM credentials of any Kafka, set their passwords, remove them.
+cluster.tokens: Make delegation tokens of any Kafka, logins that end; renew, end and describe them.
+cluster.quotas: Show and change the quotas of users, client ids and IP addresses of any Kafka.
+cluster.groups:
+    List and describe consumer groups of any Kafka with their lag, reset their offsets, delete them.
+cluster.transactions: List and describe transactions of any Kafka, find those that hang, and abort them.
+cluster.reassign: Move partitions between brokers and log directories of any Kafka, and see how far they are.
+cluster.top:
+    Show what a cluster does now: its health, what is written to topics, and how far groups are behind.
+cluster.profile: Keep connection settings of clusters under names, and choose one.
+cluster.produce: Write arguments, files, or lines of stdin as they arrive, to a topic of any Kafka.
+cluster.consume: Print records of topics of any Kafka, alone or as a member of a consumer group.
+""")
 """Maps a subcommand to its module of `klog.commands`.
 
 The command is the module's function of the same name, or its `app` if it has subcommands. The help repeats

@@ -5,95 +5,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 from typing import Final
 
 from klog.admin.requests.cluster_description import ApiRange, BrokerNode
 
-_CLIENT: Final[Mapping[int, tuple[str, int]]] = MappingProxyType(
-    {
-        0: ("Produce", 11),
-        1: ("Fetch", 17),
-        2: ("ListOffsets", 9),
-        3: ("Metadata", 12),
-        4: ("LeaderAndIsr", 7),
-        5: ("StopReplica", 4),
-        6: ("UpdateMetadata", 8),
-        7: ("ControlledShutdown", 3),
-        8: ("OffsetCommit", 9),
-        9: ("OffsetFetch", 9),
-        10: ("FindCoordinator", 6),
-        11: ("JoinGroup", 9),
-        12: ("Heartbeat", 4),
-        13: ("LeaveGroup", 5),
-        14: ("SyncGroup", 5),
-        15: ("DescribeGroups", 5),
-        16: ("ListGroups", 5),
-        17: ("SaslHandshake", 1),
-        18: ("ApiVersions", 4),
-        19: ("CreateTopics", 7),
-        20: ("DeleteTopics", 6),
-        21: ("DeleteRecords", 2),
-        22: ("InitProducerId", 5),
-        23: ("OffsetForLeaderEpoch", 4),
-        24: ("AddPartitionsToTxn", 5),
-        25: ("AddOffsetsToTxn", 4),
-        26: ("EndTxn", 4),
-        27: ("WriteTxnMarkers", 1),
-        28: ("TxnOffsetCommit", 4),
-        29: ("DescribeAcls", 3),
-        30: ("CreateAcls", 3),
-        31: ("DeleteAcls", 3),
-        32: ("DescribeConfigs", 4),
-        33: ("AlterConfigs", 2),
-        34: ("AlterReplicaLogDirs", 2),
-        35: ("DescribeLogDirs", 4),
-        36: ("SaslAuthenticate", 2),
-        37: ("CreatePartitions", 3),
-        38: ("CreateDelegationToken", 3),
-        39: ("RenewDelegationToken", 2),
-        40: ("ExpireDelegationToken", 2),
-        41: ("DescribeDelegationToken", 3),
-        42: ("DeleteGroups", 2),
-        43: ("ElectLeaders", 2),
-        44: ("IncrementalAlterConfigs", 1),
-        45: ("AlterPartitionReassignments", 0),
-        46: ("ListPartitionReassignments", 0),
-        47: ("OffsetDelete", 0),
-        48: ("DescribeClientQuotas", 1),
-        49: ("AlterClientQuotas", 1),
-        50: ("DescribeUserScramCredentials", 0),
-        51: ("AlterUserScramCredentials", 0),
-        55: ("DescribeQuorum", 2),
-        56: ("AlterPartition", 3),
-        57: ("UpdateFeatures", 1),
-        58: ("Envelope", 0),
-        60: ("DescribeCluster", 1),
-        61: ("DescribeProducers", 0),
-        64: ("UnregisterBroker", 0),
-        65: ("DescribeTransactions", 0),
-        66: ("ListTransactions", 1),
-        67: ("AllocateProducerIds", 0),
-        68: ("ConsumerGroupHeartbeat", 0),
-        69: ("ConsumerGroupDescribe", 0),
-        71: ("GetTelemetrySubscriptions", 0),
-        72: ("PushTelemetry", 0),
-        74: ("ListClientMetricsResources", 0),
-        75: ("DescribeTopicPartitions", 0),
-        76: ("ShareGroupHeartbeat", 0),
-        77: ("ShareGroupDescribe", 0),
-        78: ("ShareFetch", 0),
-        79: ("ShareAcknowledge", 0),
-        80: ("AddRaftVoter", 0),
-        81: ("RemoveRaftVoter", 0),
-        83: ("InitializeShareGroupState", 0),
-        84: ("ReadShareGroupState", 0),
-        85: ("WriteShareGroupState", 0),
-        86: ("DeleteShareGroupState", 0),
-        87: ("ReadShareGroupStateSummary", 0),
-    }
-)
+
+def _apis(table: str) -> dict[int, tuple[str, int]]:
+    """Lines `first key: name version, name version`; long ones go on indented."""
+    found = {}
+    for line in table.strip().replace("\n    ", " ").splitlines():
+        first, _, apis = line.partition(": ")
+        for key, api in enumerate(apis.split(", "), int(first)):
+            name, _, version = api.partition(" ")
+            found[key] = name, int(version)
+    return found
+
+
+_CLIENT: Final = _apis("""
+0: Produce 11, Fetch 17, ListOffsets 9, Metadata 12, LeaderAndIsr 7, StopReplica 4, UpdateMetadata 8,
+    ControlledShutdown 3, OffsetCommit 9, OffsetFetch 9, FindCoordinator 6, JoinGroup 9, Heartbeat 4,
+    LeaveGroup 5, SyncGroup 5, DescribeGroups 5, ListGroups 5, SaslHandshake 1, ApiVersions 4, CreateTopics 7,
+    DeleteTopics 6, DeleteRecords 2, InitProducerId 5, OffsetForLeaderEpoch 4, AddPartitionsToTxn 5,
+    AddOffsetsToTxn 4, EndTxn 4, WriteTxnMarkers 1, TxnOffsetCommit 4, DescribeAcls 3, CreateAcls 3,
+    DeleteAcls 3, DescribeConfigs 4, AlterConfigs 2, AlterReplicaLogDirs 2, DescribeLogDirs 4,
+    SaslAuthenticate 2, CreatePartitions 3, CreateDelegationToken 3, RenewDelegationToken 2,
+    ExpireDelegationToken 2, DescribeDelegationToken 3, DeleteGroups 2, ElectLeaders 2,
+    IncrementalAlterConfigs 1, AlterPartitionReassignments 0, ListPartitionReassignments 0, OffsetDelete 0,
+    DescribeClientQuotas 1, AlterClientQuotas 1, DescribeUserScramCredentials 0, AlterUserScramCredentials 0
+55: DescribeQuorum 2, AlterPartition 3, UpdateFeatures 1, Envelope 0
+60: DescribeCluster 1, DescribeProducers 0
+64: UnregisterBroker 0, DescribeTransactions 0, ListTransactions 1, AllocateProducerIds 0,
+    ConsumerGroupHeartbeat 0, ConsumerGroupDescribe 0
+71: GetTelemetrySubscriptions 0, PushTelemetry 0
+74: ListClientMetricsResources 0, DescribeTopicPartitions 0, ShareGroupHeartbeat 0, ShareGroupDescribe 0,
+    ShareFetch 0, ShareAcknowledge 0, AddRaftVoter 0, RemoveRaftVoter 0
+83: InitializeShareGroupState 0, ReadShareGroupState 0, WriteShareGroupState 0, DeleteShareGroupState 0,
+    ReadShareGroupStateSummary 0
+""")
 """The name of each API in Kafka 3.9, and the highest version that its clients know; the lowest is 0."""
 
 
