@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from klog.formats import consumer_offsets
-from klog.formats.consumer_offsets import TITLE, TYPE_NAMES, GroupRecord
+from klog.formats.consumer_offsets import TYPE_NAMES, GroupRecord
 from klog.formats.keyed import KeyValue
 
 DDL: Final = """
@@ -30,7 +30,7 @@ _read: Final = GroupRecord.read
 
 def read(key: bytes | None, value: bytes | None) -> dict[str, Any]:
     """One record as a row. Raises FormatError."""
-    return row_of(_read(key, value, TITLE))
+    return row_of(_read(key, value))
 
 
 def row_of(record: KeyValue) -> dict[str, Any]:

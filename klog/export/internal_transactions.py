@@ -23,7 +23,7 @@ DDL: Final = """
 
 def read(key: bytes | None, value: bytes | None) -> dict[str, Any]:
     """One record as a row. Raises FormatError."""
-    record = transaction_state.TransactionRecord.read(key, value, transaction_state.TITLE)
+    record = transaction_state.TransactionRecord.read(key, value)
     row: dict[str, Any] = {"transactionalId": record.key["transactionalId"], "deleted": value is None}
     fields = record.value
     if not isinstance(fields, Mapping):

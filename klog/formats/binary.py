@@ -6,6 +6,8 @@ Every binary format module uses these functions, so no exception of Construct le
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
+from functools import partial
 
 import construct as c
 
@@ -75,6 +77,13 @@ def build(definition: c.Construct, value: Value, what: str) -> bytes:
         raise FormatError(f"{what} cannot be written: {_words(error)}") from error
     except _SHAPE_ERRORS as error:
         raise FormatError(f"{what} cannot be written: {type(error).__name__} {error}") from error
+
+
+def whole(
+    definition: c.Construct, what: str
+) -> tuple[Callable[[Bytes], c.Container], Callable[[c.Container], bytes]]:
+    """`parse_all` and `build` of one definition."""
+    return partial(parse_all, definition, what=what), partial(build, definition, what=what)
 
 
 def _words(error: c.ConstructError) -> str:

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from typing import Final
 
-import construct as c
-
 from klog.formats import binary, frames
 from klog.formats.fast_readers import REFUSALS
 from klog.formats.metadata_records import RECORDS
-from klog.formats.values import Bytes, Value
+from klog.formats.values import Value
 
 TITLE: Final = "metadata record"
 
@@ -21,14 +19,7 @@ TYPE_NAMES: Final[dict[int, str]] = {kind: record.name for kind, record in RECOR
 """Kafka's names of the record types by number; a number that is not here was given up or is newer."""
 
 MetadataRecord: Final = frames.frame(RECORDS)
-
-
-def parse(value: Bytes) -> c.Container:
-    """The value of one data record. Raises `FormatError`."""
-    record: c.Container = binary.parse_all(MetadataRecord, value, TITLE)
-    return record
-
-
+parse, build = binary.whole(MetadataRecord, TITLE)
 _READ: Final = frames.reader(RECORDS)
 
 
@@ -38,11 +29,6 @@ def read(value: bytes) -> Value:
         return _READ(value)
     except REFUSALS:
         return parse(value)
-
-
-def build(record: c.Container) -> bytes:
-    """The value of one data record."""
-    return binary.build(MetadataRecord, record, TITLE)
 
 
 write: Final = frames.writer(RECORDS)

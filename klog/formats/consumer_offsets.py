@@ -14,7 +14,7 @@ from typing import Final
 import construct as c
 
 from klog.formats import schema
-from klog.formats.keyed import Keyed, KeyValue
+from klog.formats.keyed import Keyed
 from klog.formats.schema import (
     BYTES,
     INT8,
@@ -30,9 +30,6 @@ from klog.formats.schema import (
     struct,
 )
 from klog.formats.structures import Versioned
-from klog.formats.values import Bytes
-
-TITLE: Final = "group record"
 
 _GROUP: Final = Field("group", STRING, "group id")
 _MEMBER: Final = Field("memberId", STRING, "member id")
@@ -301,20 +298,14 @@ VALUES: Final[dict[int, Versioned]] = {
     23: _flexible(TYPE_NAMES[23], _EPOCH, Field("subtopologies", array(_SUBTOPOLOGY), "of the application")),
 }
 GroupRecord: Final = Keyed(
+    "group record",
     Key,
     lambda key: VALUES[key["version"]],
     {f"{kind} {TYPE_NAMES[kind]}": value for kind, value in VALUES.items()},
 )
 
-
-def parse(key: Bytes | None, value: Bytes | None) -> KeyValue:
-    """One record of the topic; `key.version` is its type. Raises `FormatError`."""
-    return GroupRecord.parse(key, value, TITLE)
-
-
-def build(record: KeyValue) -> tuple[bytes, bytes | None]:
-    """Key and value of one record."""
-    return GroupRecord.build(record, TITLE)
+parse: Final = GroupRecord.parse
+build: Final = GroupRecord.build
 
 
 def group_of(key: c.Container) -> str:

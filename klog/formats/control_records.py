@@ -13,12 +13,9 @@ import construct as c
 
 from klog.formats import schema
 from klog.formats.constants import CONTROL_TYPES
-from klog.formats.keyed import Keyed, KeyValue
+from klog.formats.keyed import Keyed
 from klog.formats.schema import INT16, INT32, INT64, STRING, UINT16, UUID, Field, array, struct
 from klog.formats.structures import Versioned
-from klog.formats.values import Bytes
-
-TITLE: Final = "control record"
 
 ControlKey: Final = c.Struct(
     "version" / c.Int16sb * "0",
@@ -101,14 +98,9 @@ VALUES: Final[dict[str, c.Construct | Versioned]] = {
     "KRAFT_VERSION": KRaftVersion,
     "KRAFT_VOTERS": Voters,
 }
-ControlRecord: Final = Keyed(ControlKey, lambda key: VALUES.get(str(key["type"]), c.GreedyBytes), VALUES)
+ControlRecord: Final = Keyed(
+    "control record", ControlKey, lambda key: VALUES.get(str(key["type"]), c.GreedyBytes), VALUES
+)
 
-
-def parse(key: Bytes, value: Bytes | None) -> KeyValue:
-    """The control record of a batch. Raises `FormatError`. A record of unknown type keeps its raw value."""
-    return ControlRecord.parse(key, value, TITLE)
-
-
-def build(record: KeyValue) -> tuple[bytes, bytes | None]:
-    """Key and value of a control record."""
-    return ControlRecord.build(record, TITLE)
+parse: Final = ControlRecord.parse
+build: Final = ControlRecord.build

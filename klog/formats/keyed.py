@@ -29,15 +29,17 @@ _key_value: Final = partial(tuple.__new__, KeyValue)
 @dataclass(frozen=True, slots=True)
 class Keyed:
     """The definition of a key and of the values that it chooses; `values` lists the choices for the drawn
-    layout.
+    layout. `title` is the name in errors.
     """
 
+    title: str
     key: c.Construct
     choose: Callable[[Mapping[str, Any]], c.Construct]
     values: Mapping[Any, c.Construct]
 
-    def parse(self, key: Bytes | None, value: Bytes | None, what: str) -> KeyValue:
+    def parse(self, key: Bytes | None, value: Bytes | None) -> KeyValue:
         """Parse both parts of a record. Raises `FormatError`."""
+        what = self.title
         if key is None:
             raise FormatError(f"{what}: the key is null", cure="the record is none of this topic's kinds")
         parsed_key = binary.parse_all(self.key, key, f"{what} key")
@@ -45,7 +47,7 @@ class Keyed:
             return KeyValue(parsed_key, None)
         return KeyValue(parsed_key, binary.parse_all(self.choose(parsed_key), value, f"{what} value"))
 
-    def read(self, key: bytes | None, value: bytes | None, what: str) -> KeyValue:
+    def read(self, key: bytes | None, value: bytes | None) -> KeyValue:
         """The same as `parse`, fast: plain dicts and lists. Raises `FormatError`."""
         try:
             if key is not None:
@@ -58,11 +60,11 @@ class Keyed:
                         return _key_value((fields, found))
         except REFUSALS:
             pass  # the definitions say why
-        return self.parse(key, value, what)
+        return self.parse(key, value)
 
-    def build(self, record: KeyValue, what: str) -> tuple[bytes, bytes | None]:
+    def build(self, record: KeyValue) -> tuple[bytes, bytes | None]:
         """The bytes of both parts. Raises `FormatError`."""
-        key = binary.build(self.key, record.key, f"{what} key")
+        key = binary.build(self.key, record.key, f"{self.title} key")
         if record.value is None:
             return key, None
-        return key, binary.build(self.choose(record.key), record.value, f"{what} value")
+        return key, binary.build(self.choose(record.key), record.value, f"{self.title} value")

@@ -8,12 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
-import construct as c
-
 from klog.formats import binary, frames
 from klog.formats.frames import RecordType, record_type
 from klog.formats.schema import BOOL, BYTES, INT8, INT32, INT64, STRING, UUID, Field, array, struct
-from klog.formats.values import Bytes
 
 TITLE: Final = "remote segment record"
 
@@ -75,14 +72,4 @@ RECORDS: Final[dict[int, RecordType]] = {
     ),
 }
 RemoteLogRecord: Final = frames.frame(RECORDS)
-
-
-def parse(value: Bytes) -> c.Container:
-    """The value of one record. Raises `FormatError`."""
-    record: c.Container = binary.parse_all(RemoteLogRecord, value, TITLE)
-    return record
-
-
-def build(record: c.Container) -> bytes:
-    """The value of one record."""
-    return binary.build(RemoteLogRecord, record, TITLE)
+parse, build = binary.whole(RemoteLogRecord, TITLE)

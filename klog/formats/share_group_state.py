@@ -9,12 +9,9 @@ from __future__ import annotations
 from typing import Final
 
 from klog.formats import schema
-from klog.formats.keyed import Keyed, KeyValue
+from klog.formats.keyed import Keyed
 from klog.formats.schema import INT8, INT16, INT32, INT64, NEVER, STRING, UUID, Field, array, struct
 from klog.formats.structures import Versioned
-from klog.formats.values import Bytes
-
-TITLE: Final = "share group record"
 
 _KEY_FIELDS: Final = schema.fields_of(
     0,
@@ -59,15 +56,11 @@ VALUES: Final[dict[int, Versioned]] = {
     ),
 }
 ShareGroupRecord: Final = Keyed(
-    Key, lambda key: VALUES[key["version"]], {"0 ShareSnapshot": VALUES[0], "1 ShareUpdate": VALUES[1]}
+    "share group record",
+    Key,
+    lambda key: VALUES[key["version"]],
+    {"0 ShareSnapshot": VALUES[0], "1 ShareUpdate": VALUES[1]},
 )
 
-
-def parse(key: Bytes | None, value: Bytes | None) -> KeyValue:
-    """One record of the topic; `key.version` is its type. Raises `FormatError`."""
-    return ShareGroupRecord.parse(key, value, TITLE)
-
-
-def build(record: KeyValue) -> tuple[bytes, bytes | None]:
-    """Key and value of one record."""
-    return ShareGroupRecord.build(record, TITLE)
+parse: Final = ShareGroupRecord.parse
+build: Final = ShareGroupRecord.build

@@ -9,12 +9,9 @@ from __future__ import annotations
 from typing import Final
 
 from klog.formats import schema
-from klog.formats.keyed import Keyed, KeyValue
+from klog.formats.keyed import Keyed
 from klog.formats.schema import INT8, INT16, INT32, INT64, NEVER, STRING, Field, array, struct
 from klog.formats.structures import Versioned
-from klog.formats.values import Bytes
-
-TITLE: Final = "transaction record"
 
 STATES: Final = (
     "Empty",
@@ -61,17 +58,10 @@ Value: Final = schema.message(
     Field("transactionStartTimestampMs", INT64, "of the transaction (ms), -1 before the first"),
     Field("clientTransactionVersion", INT16, "of the client's protocol (KIP-890)", since=1, tag=2),
 )
-TransactionRecord: Final = Keyed(Key, lambda _key: Value, {"0": Value})
+TransactionRecord: Final = Keyed("transaction record", Key, lambda _key: Value, {"0": Value})
 
-
-def parse(key: Bytes | None, value: Bytes | None) -> KeyValue:
-    """One record of the topic. Raises `FormatError`."""
-    return TransactionRecord.parse(key, value, TITLE)
-
-
-def build(record: KeyValue) -> tuple[bytes, bytes | None]:
-    """Key and value of one record."""
-    return TransactionRecord.build(record, TITLE)
+parse: Final = TransactionRecord.parse
+build: Final = TransactionRecord.build
 
 
 def state_name(status: int) -> str:

@@ -234,27 +234,9 @@ Log: Final = c.Struct(
     "padding" / c.GreedyBytes * "zeros",
 )
 
-
-def parse_snapshot(data: Bytes) -> c.Container:
-    """A whole snapshot. Raises `FormatError`."""
-    snapshot: c.Container = binary.parse_all(Snapshot, data, SNAPSHOT_TITLE)
-    return snapshot
-
-
-def build_snapshot(snapshot: c.Container) -> bytes:
-    """The bytes of a snapshot, with checksums as they are given."""
-    return binary.build(Snapshot, snapshot, SNAPSHOT_TITLE)
-
-
-def parse_log(data: Bytes) -> c.Container:
-    """A whole log. Raises `FormatError`, also if the last transaction was not written to its end."""
-    log: c.Container = binary.parse_all(Log, data, LOG_TITLE)
-    return log
-
-
-def build_log(log: c.Container) -> bytes:
-    """The bytes of a log, with checksums as they are given."""
-    return binary.build(Log, log, LOG_TITLE)
+parse_snapshot, build_snapshot = binary.whole(Snapshot, SNAPSHOT_TITLE)
+# A log whose last transaction was not written to its end is none.
+parse_log, build_log = binary.whole(Log, LOG_TITLE)
 
 
 def parse_transaction(data: Bytes, position_bytes: int = 0) -> c.Container:

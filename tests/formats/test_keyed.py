@@ -22,7 +22,7 @@ TOPICS = {
 
 def outcome(read: Any, *parts: Any) -> Any:
     try:
-        return read(*parts, "record")
+        return read(*parts)
     except FormatError as error:
         return type(error), error.what, error.position_bytes, error.cure
 
