@@ -11,10 +11,11 @@ from klog.cluster_metadata.kraft_log import METADATA_DIRECTORY
 from klog.cluster_metadata.kraft_values import UNKNOWN_DIRECTORY
 from klog.cluster_metadata.model import Cluster, Partition
 from klog.cluster_metadata.zookeeper_form import is_zookeeper_directory
-from klog.formats import meta_properties, partition_metadata
+from klog.formats import partition_metadata
 from klog.formats.errors import KlogError, UsageError
 from klog.formats.meta_properties import MetaProperties
 from klog.formats.names import DirectoryState, FileKind, TopicPartition, parse_directory
+from klog.storage.files.checkpoint_files import read_identity
 from klog.storage.files.files import read_small
 from klog.storage.files.kafka_files import partition_directories
 
@@ -93,10 +94,8 @@ def has_partitions(path: str) -> bool:
 
 def _identity(directory: str) -> MetaProperties | KlogError | None:
     path = os.path.join(directory, FileKind.META_PROPERTIES)
-    if not os.path.exists(path):
-        return None
     try:
-        return meta_properties.parse(read_small(path))
+        return read_identity(path)
     except KlogError as error:
         return error.at(path)
 

@@ -8,11 +8,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from klog.cluster_metadata.model import Cluster, Voter
-from klog.formats import meta_properties
-from klog.formats.errors import placed
 from klog.formats.meta_properties import MetaProperties
 from klog.formats.names import FileKind, encode_uuid
-from klog.storage.files.files import read_small
+from klog.storage.files.checkpoint_files import read_identity
 
 # Of 2^128 ids, Kafka keeps the first hundred for directories that are not known (KIP-858).
 _RESERVED_IDS = 100
@@ -80,11 +78,7 @@ def _directory_id(directory: str) -> str | None:
 
 def identity(directory: str) -> MetaProperties | None:
     """The meta.properties of a directory; None if it has none. Raises StorageError, FormatError."""
-    path = os.path.join(directory, FileKind.META_PROPERTIES)
-    if not os.path.exists(path):
-        return None
-    with placed(path):
-        return meta_properties.parse(read_small(path))
+    return read_identity(os.path.join(directory, FileKind.META_PROPERTIES))
 
 
 def new_id(random_bytes: Callable[[int], bytes]) -> str:

@@ -23,19 +23,10 @@ _LISTENER: Final = re.compile(r"listener\.name\.[^.]*\.(.*)", re.DOTALL)
 # The configs of a listener that may be set for the whole cluster.
 _LISTENER_CLUSTER_WIDE: Final = ("max.connections", "max.connection.creation.rate", "num.network.threads")
 # The configs that each listener has its own of while brokers run.
-_PER_LISTENER: Final = frozenset(
-    (
-        "ssl.key.password",
-        "ssl.keystore.certificate.chain",
-        "ssl.keystore.key",
-        "ssl.keystore.location",
-        "ssl.keystore.password",
-        "ssl.keystore.type",
-        "ssl.truststore.certificates",
-        "ssl.truststore.location",
-        "ssl.truststore.password",
-        "ssl.truststore.type",
-    )
+_PER_LISTENER: Final = (
+    *(f"ssl.{store}store.{part}" for store in ("key", "trust") for part in ("location", "password", "type")),
+    *("ssl.key.password", "ssl.keystore.key"),
+    *("ssl.keystore.certificate.chain", "ssl.truststore.certificates"),
 )
 # These have the form `<listener prefix><mechanism>.<config>`.
 _OF_A_MECHANISM: Final = (

@@ -298,12 +298,7 @@ def upgrade(payload, table, records, int64_t leader_epoch):
     open_buffer(&buffer, payload)
     try:
         for row in range(rows.rows):
-            if not 0 <= rows.batch[row] < batches.rows:
-                raise UsageError(f"record {row} belongs to no batch of the table")
-            if not lies_in(&buffer, rows.key_start[row], rows.key_size[row]) or not lies_in(
-                &buffer, rows.value_start[row], rows.value_size[row]
-            ):
-                raise UsageError(f"record {row} of the table does not lie in the payload")
+            require_record(&batches, &rows, &buffer, row)
             size += MOST_ADDED + 10
             size += rows.key_size[row] if rows.key_size[row] > 0 else 0
             size += rows.value_size[row] if rows.value_size[row] > 0 else 0
@@ -375,12 +370,7 @@ def downgrade(
     open_buffer(&buffer, payload)
     try:
         for row in range(first, last):
-            if not 0 <= rows.batch[row] < batches.rows:
-                raise UsageError(f"record {row} belongs to no batch of the table")
-            if not lies_in(&buffer, rows.key_start[row], rows.key_size[row]) or not lies_in(
-                &buffer, rows.value_start[row], rows.value_size[row]
-            ):
-                raise UsageError(f"record {row} of the table does not lie in the payload")
+            require_record(&batches, &rows, &buffer, row)
             size += MESSAGE_V1_HEADER_BYTES if magic else MESSAGE_V0_HEADER_BYTES
             data = message_data_of(buffer.start, &rows, row)
             size += size_of_message_data(&data)
@@ -419,6 +409,19 @@ def downgrade(
 
 cdef inline bint lies_in(const Buffer *buffer, int64_t start, int64_t size) noexcept nogil:
     return size <= 0 or (0 <= start <= buffer.size and size <= buffer.size - start)
+
+
+cdef int require_record(
+    const Batches *batches, const Records *rows, const Buffer *buffer, Py_ssize_t row
+) except -1:
+    """Raise UsageError if a record of the table belongs to none of its batches, or is not in the payload."""
+    if not 0 <= rows.batch[row] < batches.rows:
+        raise UsageError(f"record {row} belongs to no batch of the table")
+    if not lies_in(buffer, rows.key_start[row], rows.key_size[row]) or not lies_in(
+        buffer, rows.value_start[row], rows.value_size[row]
+    ):
+        raise UsageError(f"record {row} of the table does not lie in the payload")
+    return 0
 
 
 # Comparing

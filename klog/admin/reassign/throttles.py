@@ -222,16 +222,20 @@ class Throttles:
 
         Returns the brokers that were changed, and why others could not be asked.
         """
-        restored, failures = [], {}
+        return self._change_each(broker_ids, restoring)
+
+    def _change_each(
+        self, broker_ids: Iterable[int], changes_of: Callable[[Mapping[str, BrokerRate]], list[Change]]
+    ) -> tuple[list[int], dict[int, KlogError]]:
+        changed, failures = [], {}
         for broker_id in sorted(broker_ids):
             try:
-                changes = restoring(self._rates(broker_id))
-                if changes:
+                if changes := changes_of(self._rates(broker_id)):
                     self._alter_broker(broker_id, changes)
-                    restored.append(broker_id)
+                    changed.append(broker_id)
             except KlogError as error:
                 failures[broker_id] = error
-        return restored, failures
+        return changed, failures
 
     def replace_rates(self, limits: Mapping[int, Mapping[str, int]]) -> None:
         """Set rates of brokers as Kafka's tool does, without a note of what was there. Raises ClientError."""
@@ -249,13 +253,7 @@ class Throttles:
 
         Returns why brokers could not be asked, such as those that do not run.
         """
-        failures = {}
-        for broker_id in sorted(broker_ids):
-            try:
-                self._alter_broker(broker_id, clearing(self._rates(broker_id)))
-            except KlogError as error:
-                failures[broker_id] = error
-        return failures
+        return self._change_each(broker_ids, clearing)[1]
 
     def clear_topics(self, topics: Iterable[str]) -> None:
         """Remove the lists as Kafka's tool does. Raises ClientError, ChannelError."""

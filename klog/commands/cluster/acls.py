@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from klog.commands.kafka_tools.command_lines import AsKafka, tool_app
-from klog.commands.shared.changing import ChangeOptions, Outcome
+from klog.commands.shared.changing import ChangeOptions, Outcome, exit_if_failed
 from klog.commands.shared.connection import ConnectionOptions
-from klog.commands.shared.messages import print_error, print_line, print_report
+from klog.commands.shared.messages import print_line, print_report
 from klog.commands.shared.option_sets import argument, flag, option_set, optional, valued
 from klog.commands.shared.output import OutputOptions, WatchOptions
 from klog.commands.shared.tables import Fields, row_of
 from klog.commands.shared.terminal import confirmed, count_of
 from klog.commands.shared.usage import did_you_mean
-from klog.formats.errors import KlogError, UsageError
+from klog.formats.errors import UsageError
 
 if TYPE_CHECKING:
     from klog.admin.acls import Wanted
@@ -230,7 +230,7 @@ def add_acls(
     with connection.cluster() as cluster:
         errors = [None] * len(wanted) if change.dry_run else create_acls(cluster, wanted)
     if as_kafka and change.for_people:
-        _exit_if_failed(errors)
+        exit_if_failed(errors)
         return
     done = "would be added" if change.dry_run else "added"
     outcomes = [
@@ -239,14 +239,6 @@ def add_acls(
     ]
     added = errors.count(None)
     change.conclude(outcomes, summary=f"{count_of(added, 'ACL')} {done}" if added else "")
-
-
-def _exit_if_failed(errors: Iterable[KlogError | None]) -> None:
-    failures = [each for each in errors if each is not None]
-    for failure in failures:
-        print_error(failure)
-    if failures:
-        raise typer.Exit(1)
 
 
 @app.command("remove")

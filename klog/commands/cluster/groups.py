@@ -6,7 +6,7 @@ Options have the names of `kafka-consumer-groups`, and its command lines work to
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -14,9 +14,9 @@ import typer
 
 from klog.commands.cluster.group_options import DescribeOptions, Groups, OneGroup, ResetRules, ResetScope
 from klog.commands.kafka_tools.command_lines import AsKafka, tool_app
-from klog.commands.shared.changing import ChangeOptions, Outcome
+from klog.commands.shared.changing import ChangeOptions, Outcome, exit_if_failed
 from klog.commands.shared.connection import ConnectionOptions
-from klog.commands.shared.messages import print_error, print_line, print_note, print_report
+from klog.commands.shared.messages import print_line, print_note, print_report
 from klog.commands.shared.option_sets import flag, valued
 from klog.commands.shared.output import OutputFormat, OutputOptions, WatchOptions
 from klog.commands.shared.tables import Fields, row_of, show_table
@@ -116,7 +116,7 @@ def list_groups(
             print_note("there are no such groups" if states or types or topic else "there are no groups")
 
     watch.over(connection, show)
-    _exit_with(failure.error for failure in failures)
+    exit_if_failed(failure.error for failure in failures)
 
 
 _LISTED: Final[Fields[ListedGroup]] = {
@@ -175,7 +175,7 @@ def describe_groups(
             _show_described(found, shown)
 
     watch.over(connection, show)
-    _exit_with([failure.error for failure in failures])
+    exit_if_failed([failure.error for failure in failures])
 
 
 def _described_rows(
@@ -214,16 +214,6 @@ def _show_described(found: Sequence[Group], shown: DescribeOptions) -> None:
             group_tables.show(group, shown, first=not number)
     if shown.state:
         show_table([group_tables.state_row(group) for group in found])
-
-
-def _exit_with(errors: Iterable[object]) -> None:
-    """Print the errors; exit with 1 if there are any."""
-    failed = False
-    for error in errors:
-        print_error(error)
-        failed = True
-    if failed:
-        raise typer.Exit(1)
 
 
 @app.command("reset-offsets")
@@ -277,7 +267,7 @@ def reset_offsets(
         output.show(list(group_tables.reset_rows(planned)))
     if not (scope.execute or scope.export or as_kafka) and any(planned.values()):
         print_report("nothing was changed (--execute sets these offsets)")
-    _exit_with(errors)
+    exit_if_failed(errors)
 
 
 def _all_names(cluster: Cluster) -> list[str]:
@@ -337,7 +327,7 @@ def delete_groups(
         if deleted:
             names_text = ", ".join(f"'{name}'" for name in deleted)
             print_line(f"Deletion of requested consumer groups ({names_text}) was successful.")
-        _exit_with(error for error in outcomes.values() if error is not None)
+        exit_if_failed(outcomes.values())
         return
     done = "would be deleted" if change.dry_run else "deleted"
     change.conclude([Outcome(name, {"group": name}, done, error) for name, error in outcomes.items()])

@@ -11,6 +11,7 @@ from klog.cluster_metadata.model import METADATA_VERSION, Cluster, Partition, To
 from klog.commands.shared.messages import print_line
 from klog.commands.shared.tables import Row, show_table
 from klog.config.keys import text_of
+from klog.metadata.values import Endpoint
 
 _HIDDEN: Final = "(hidden)"
 _DEFAULT: Final = "<default>"
@@ -57,26 +58,20 @@ def _numbers(cluster: Cluster) -> Iterable[str]:
 
 def _brokers(cluster: Cluster) -> Iterable[Row]:
     for broker_id, broker in sorted(cluster.brokers.items()):
-        yield {
-            "node": broker_id,
-            "role": "broker",
-            "state": "fenced" if broker.is_fenced else "registered",
-            "epoch": broker.epoch,
-            "rack": broker.rack,
-            "endpoints": [f"{each.listener}://{each.host}:{each.port}" for each in broker.endpoints],
-        }
+        state = "fenced" if broker.is_fenced else "registered"
+        yield _node(broker_id, "broker", state, broker.epoch, broker.rack, broker.endpoints)
 
 
 def _controllers(cluster: Cluster) -> Iterable[Row]:
     for node_id, controller in sorted(cluster.controllers.items()):
-        yield {
-            "node": node_id,
-            "role": "controller",
-            "state": "registered",
-            "epoch": None,
-            "rack": None,
-            "endpoints": [f"{each.listener}://{each.host}:{each.port}" for each in controller.endpoints],
-        }
+        yield _node(node_id, "controller", "registered", None, None, controller.endpoints)
+
+
+def _node(
+    node_id: int, role: str, state: str, epoch: int | None, rack: str | None, endpoints: Iterable[Endpoint]
+) -> Row:
+    texts = [f"{each.listener}://{each.host}:{each.port}" for each in endpoints]
+    return {"node": node_id, "role": role, "state": state, "epoch": epoch, "rack": rack, "endpoints": texts}
 
 
 def _topic(name: str, topic: Topic, cluster: Cluster) -> Row:

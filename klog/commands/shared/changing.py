@@ -6,7 +6,7 @@ A command that deletes or overwrites what no other command brings back asks on a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import typer
@@ -52,6 +52,15 @@ class ChangeOptions(OutputOptions):
             self.show([_row(each) for each in outcomes])
         if any(each.error is not None for each in outcomes):
             raise typer.Exit(1)
+
+
+def exit_if_failed(errors: Iterable[object]) -> None:
+    """Print the errors; exit with 1 if there are any."""
+    failures = [each for each in errors if each is not None]
+    for failure in failures:
+        print_error(failure)
+    if failures:
+        raise typer.Exit(1)
 
 
 def _row(outcome: Outcome) -> dict[str, object]:

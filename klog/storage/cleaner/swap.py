@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from klog.formats.names import FileKind, segment_file
 from klog.storage.cleaner.output import KINDS
 from klog.storage.cleaner.task import CLEANED, DELETED, SWAP, CleanedGroup
-from klog.storage.files.files import storage_errors
+from klog.storage.files.files import storage_errors, sync_directory
 
 
 class DirectoryChanges:
@@ -27,11 +27,7 @@ class DirectoryChanges:
 
     def sync(self, directory: str) -> None:
         """Force the names in a directory to disk."""
-        descriptor = os.open(directory, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        sync_directory(directory)
 
     def unlink(self, path: str) -> None:
         """Remove a file, if it exists."""

@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
+from klog.formats import meta_properties
 from klog.formats.checkpoints import (
     EpochEntry,
     OffsetCheckpoint,
@@ -18,6 +19,7 @@ from klog.formats.checkpoints import (
     parse_offsets,
 )
 from klog.formats.errors import FormatError, placed
+from klog.formats.meta_properties import MetaProperties
 from klog.formats.names import FileKind, TopicPartition
 from klog.storage.files.files import read_small, write_atomically
 from klog.storage.files.kafka_files import partition_of
@@ -31,6 +33,11 @@ def read_parsed(path: str, parse: Callable[[bytes], _Parsed]) -> _Parsed:
     data = read_small(path)
     with placed(path):
         return parse(data)
+
+
+def read_identity(path: str) -> MetaProperties | None:
+    """What a `meta.properties` says; None if there is no such file. Raises StorageError, FormatError."""
+    return read_parsed(path, meta_properties.parse) if os.path.exists(path) else None
 
 
 def read_offsets(path: str) -> dict[TopicPartition, int]:

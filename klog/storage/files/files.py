@@ -258,7 +258,7 @@ def take_over_owner(descriptor: int, target: str) -> None:
 
 
 def sync_directory(directory: str) -> None:
-    """Force the names in a directory to disk. Raises OSError."""
+    """Force the names in a directory, or what was written to a file, to disk. Raises OSError."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)

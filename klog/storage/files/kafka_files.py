@@ -137,6 +137,15 @@ def _expand_one(
     yield file
 
 
+def holds_nothing(directory: str) -> StorageError:
+    """The error for a directory that is none of Kafka's."""
+    return StorageError(
+        "holds neither segments nor partition directories",
+        file=directory,
+        cure="name a partition directory (topic-0) or one of the broker's log.dirs",
+    )
+
+
 def _glob_order(path: str) -> tuple[tuple[str, int], str]:
     partition = partition_of(path) or partition_of(os.path.dirname(path) or ".")
     return (partition or TopicPartition(os.path.dirname(path), -1), path)
@@ -158,11 +167,7 @@ def _below(
         if os.path.realpath(child) not in visited:
             yield from _tolerantly(_below(child, all_kinds, on_problem, visited), on_problem)
     if not files and not children and partition_of(directory) is None:
-        raise StorageError(
-            "holds neither segments nor partition directories",
-            file=directory,
-            cure="name a partition directory (topic-0) or one of the broker's log.dirs",
-        )
+        raise holds_nothing(directory)
 
 
 def files_of(directory: str) -> list[KafkaFile]:

@@ -7,10 +7,10 @@ import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from klog.formats.errors import FormatError, MissingInputError, StorageError
+from klog.formats.errors import FormatError, MissingInputError
 from klog.formats.names import DirectoryState, FileKind, FileState, parse_directory, parse_file
 from klog.storage.files.files import GZIP_SUFFIX, list_directory, look_up, no_such_file
-from klog.storage.files.kafka_files import partition_directories
+from klog.storage.files.kafka_files import holds_nothing, partition_directories
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +63,7 @@ def partitions_below(path: str) -> list[str]:
         return [path]
     found = [directory for directory in partition_directories(path) if not is_deleted(directory)]
     if not found and not os.path.exists(os.path.join(path, FileKind.META_PROPERTIES)):
-        raise StorageError(
-            "holds neither segments nor partition directories",
-            file=path,
-            cure="name a partition directory (topic-0) or one of the broker's log.dirs",
-        )
+        raise holds_nothing(path)
     return found
 
 

@@ -13,12 +13,12 @@ from collections.abc import Mapping
 
 from klog.formats import clean_shutdown, meta_properties
 from klog.formats.clean_shutdown import CleanShutdown
-from klog.formats.errors import StorageError, placed
+from klog.formats.errors import StorageError
 from klog.formats.meta_properties import MetaProperties
 from klog.formats.names import FileKind, TopicPartition
-from klog.storage.files.checkpoint_files import read_offsets, write_offsets
+from klog.storage.files.checkpoint_files import read_identity, read_offsets, write_offsets
 from klog.storage.files.directory_lock import holder_of, remove_unfinished
-from klog.storage.files.files import read_whole, storage_errors, write_atomically
+from klog.storage.files.files import storage_errors, write_atomically
 from klog.storage.log.open_file import sync_file
 
 _NO_BROKER_EPOCH = -1
@@ -77,12 +77,8 @@ class DataDirectory:
     # -- identity --------------------------------------------------------------------------------------------
 
     def read_identity(self) -> MetaProperties | None:
-        """The broker and cluster that the directory belongs to; None for a new one. Raises `FormatError`."""
-        path = self.file(FileKind.META_PROPERTIES)
-        if not os.path.exists(path):
-            return None
-        with placed(path):
-            return meta_properties.parse(read_whole(path))
+        """The broker and cluster that it belongs to; None for a new one. Raises StorageError, FormatError."""
+        return read_identity(self.file(FileKind.META_PROPERTIES))
 
     def write_identity(self, broker_id: int, cluster_id: str) -> None:
         """Write `meta.properties` for this broker, unless it says so already. Raises `FormatError`."""

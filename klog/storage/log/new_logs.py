@@ -29,13 +29,5 @@ def force_to_disk(log_directory: str, paths: Sequence[str]) -> None:
     for path in paths:
         # It is missing if the creation failed afterwards, or if the log was set aside at once.
         with suppress(FileNotFoundError):
-            _sync_file(os.path.join(path, FileKind.PARTITION_METADATA))
+            sync_directory(os.path.join(path, FileKind.PARTITION_METADATA))
             sync_directory(path)
-
-
-def _sync_file(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import tempfile
+from contextlib import suppress
 from typing import Final
 
 from klog.formats.checksums import Bytes
+from klog.storage.files.files import sync_directory
 from klog.storage.log.cold_reads import ProbedFile
 
 _MEMFD_CREATE: Final = getattr(os, "memfd_create", None)
@@ -60,11 +62,5 @@ class MemoryFile(OpenFile):
 
 def sync_file(path: str) -> None:
     """Force a file (or directory) to disk, with what was written to it through a mapping."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY)
-    except FileNotFoundError:
-        return
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    with suppress(FileNotFoundError):
+        sync_directory(path)

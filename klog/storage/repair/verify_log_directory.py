@@ -12,6 +12,7 @@ from klog.formats import clean_shutdown, meta_properties
 from klog.formats.checkpoints import parse_offsets
 from klog.formats.errors import FormatError, KlogError
 from klog.formats.names import DirectoryState, FileKind, TopicPartition, parse_directory, parse_file
+from klog.storage.files.checkpoint_files import read_identity
 from klog.storage.files.files import is_directory, list_directory, read_small
 from klog.storage.files.kafka_files import partition_of
 from klog.storage.repair.problem import RECOVER, Problem, note
@@ -152,11 +153,11 @@ def _current(name: str) -> TopicPartition | None:
 
 
 def _identity(path: str) -> dict[str, str]:
-    if not os.path.exists(path):
-        return {}
     try:
-        properties = meta_properties.parse(read_small(path))
+        properties = read_identity(path)
     except FormatError:
+        return {}
+    if properties is None:
         return {}
     pairs = {"cluster.id": properties.cluster_id, "the broker's id": properties.node_id}
     return {key: str(value) for key, value in pairs.items() if value is not None}
