@@ -6,13 +6,17 @@ import importlib
 import random
 import select
 import socket
+import struct
+import sys
 from contextlib import suppress
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from klog.server.network import _pyfile_sending
+from klog.protocol.file_slice import FileSlice
+from klog.server.network import _pyfile_sending, outbound
+from klog.server.network.outbound import Outbound
 
 IMPLEMENTATIONS = [_pyfile_sending.send_with_file]
 with suppress(ImportError):
@@ -53,6 +57,18 @@ def received(client: socket.socket, size: int) -> bytes:
     return bytes(out)
 
 
+linux_only = pytest.mark.skipif(sys.platform != "linux", reason="TCP_CORK and this TCP_INFO are Linux's")
+
+
+def is_corked(sock: socket.socket) -> bool:
+    return bool(sys.platform == "linux" and sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_CORK))
+
+
+def segments_sent(sock: socket.socket) -> int:
+    """The segments with data (tcpi_data_segs_out)."""
+    return struct.unpack_from("I", sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 160), 156)[0]
+
+
 @pytest.mark.parametrize("head", [b"", b"head"])
 @pytest.mark.parametrize("tail", [b"", b"tail"])
 def test_all_of_it_is_sent_if_the_socket_takes_it(send_with_file, file, pair, head, tail):
@@ -61,6 +77,18 @@ def test_all_of_it_is_sent_if_the_socket_takes_it(send_with_file, file, pair, he
     expected = head + CONTENT[1000:6000] + tail
     assert sent == len(expected)
     assert received(client, sent) == expected
+    assert not is_corked(server)
+
+
+@linux_only
+@pytest.mark.parametrize("head", [b"", b"head"])
+@pytest.mark.parametrize("tail", [b"", b"tail"])
+def test_what_fits_into_one_segment_leaves_in_one(send_with_file, file, pair, head, tail):
+    server, client = pair
+    server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    before = segments_sent(server)
+    received(client, send_with_file(server, head, file.fileno(), 1000, 5000, tail))
+    assert segments_sent(server) - before == 1
 
 
 def test_a_full_socket_takes_a_part_and_then_nothing(send_with_file, file, pair):
@@ -79,8 +107,10 @@ def test_a_full_socket_takes_a_part_and_then_nothing(send_with_file, file, pair)
             else:
                 sent = server.send(whole[position:])
             assert sent > 0
+            assert not is_corked(server)
             position += sent
         except BlockingIOError:
+            assert not is_corked(server)
             if select.select([client], [server], [], 60)[0]:
                 out += client.recv(1 << 20)
     out += received(client, len(whole) - len(out))
@@ -93,12 +123,14 @@ def test_a_file_that_has_ended_is_an_error_once_what_is_before_it_is_sent(send_w
     assert received(client, 4) == b"head"
     with pytest.raises(EOFError):
         send_with_file(server, b"", file.fileno(), len(CONTENT), 10, b"tail")
+    assert not is_corked(server)
 
 
 def test_a_file_that_ends_early_is_sent_without_its_tail(send_with_file, file, pair):
     server, client = pair
     sent = send_with_file(server, b"head", file.fileno(), len(CONTENT) - 5, 10, b"tail")
     assert received(client, sent) == b"head" + CONTENT[-5:]
+    assert not is_corked(server)
 
 
 def test_a_broken_connection_is_an_error(send_with_file, file, pair):
@@ -113,6 +145,43 @@ def test_a_broken_connection_is_an_error(send_with_file, file, pair):
 def test_a_file_that_is_not_open_is_an_error(send_with_file, pair):
     with pytest.raises(OSError, match=r"Bad file descriptor|cannot send"):
         send_with_file(pair[0], b"", -1, 0, 10, b"")
+
+
+HEAD, SLICE_BYTES, TAIL = b"head", 40_000, b"end"
+BORDERS = (0, len(HEAD), len(HEAD) + SLICE_BYTES, len(HEAD) + SLICE_BYTES + len(TAIL))
+# A socket may take any number of bytes.
+CUTS = sorted(
+    {cut for border in BORDERS for cut in range(border - 5, border + 6) if 0 < cut <= BORDERS[-1]}
+    | set(range(4096, BORDERS[-1], 4096))
+)
+
+
+@pytest.mark.parametrize("cut", CUTS)
+def test_an_answer_arrives_whole_wherever_a_send_ended(send_with_file, file, pair, cut, monkeypatch):
+    server, client = pair
+    calls = 0
+
+    def until_cut(sock, head, fd, position, size, tail):
+        nonlocal calls
+        calls += 1
+        if calls > 1:
+            return send_with_file(sock, head, fd, position, size, tail)
+        if cut <= len(head):
+            return sock.send(head[:cut])
+        of_slice = min(size, cut - len(head))
+        return send_with_file(sock, head, fd, position, of_slice, tail[: cut - len(head) - of_slice])
+
+    monkeypatch.setattr(outbound, "send_with_file", until_cut)
+    sending = Outbound(tls=False)
+    for part in (HEAD, FileSlice(file, 1000, SLICE_BYTES), TAIL):
+        sending.add(part)
+    whole = HEAD + CONTENT[1000 : 1000 + SLICE_BYTES] + TAIL
+    out = bytearray()
+    while not sending.flush(server):
+        out += client.recv(1 << 20)
+    assert out + received(client, len(whole) - len(out)) == whole
+    assert sending.size_bytes == 0
+    assert not is_corked(server)
 
 
 @given(
