@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Final, NamedTuple
 
@@ -27,7 +27,7 @@ from klog.formats.constants import (
     MAGIC_V2,
 )
 from klog.formats.errors import CorruptRecordError, FormatError, KlogError
-from klog.formats.packed import BATCH_HEADER, UINT32
+from klog.formats.packed import UINT32, write_batch_header
 from klog.kernel import kernel
 from klog.kernel.columns import BatchTable, RecordTable
 from klog.kernel.conversion import Joiner, upgrade
@@ -282,40 +282,29 @@ def _batch_at(data: memoryview, table: BatchTable, row: int) -> memoryview:
 _NO_CODEC: Final = ~CODEC_MASK
 
 
-class _Fields(NamedTuple):
-    """The fields of a batch of magic 2 from its last offset delta on, as its header has them."""
-
-    last_offset_delta: int
-    base_timestamp: int
-    max_timestamp: int
-    producer_id: int
-    producer_epoch: int
-    base_sequence: int
-    record_count: int
-
-
-def _fields_of(joiner: Joiner) -> _Fields:
-    return _Fields(
-        joiner.last_offset - joiner.base_offset,
-        joiner.base_timestamp,
-        joiner.max_timestamp,
-        joiner.producer_id,
-        joiner.producer_epoch,
-        joiner.base_sequence,
-        joiner.count,
-    )
+def _fields_of(joiner: Joiner) -> dict[str, int]:
+    """The fields of a batch of magic 2 from its last offset delta on."""
+    return {
+        "lastOffsetDelta": joiner.last_offset - joiner.base_offset,
+        "baseTimestamp": joiner.base_timestamp,
+        "maxTimestamp": joiner.max_timestamp,
+        "producerId": joiner.producer_id,
+        "producerEpoch": joiner.producer_epoch,
+        "baseSequence": joiner.base_sequence,
+        "recordCount": joiner.count,
+    }
 
 
-def _fields_at(table: BatchTable, row: int) -> _Fields:
-    return _Fields(
-        table.last_offset[row] - table.base_offset[row],
-        table.base_timestamp[row],
-        table.max_timestamp[row],
-        table.producer_id[row],
-        table.producer_epoch[row],
-        table.base_sequence[row],
-        table.count[row],
-    )
+def _fields_at(table: BatchTable, row: int) -> dict[str, int]:
+    return {
+        "lastOffsetDelta": table.last_offset[row] - table.base_offset[row],
+        "baseTimestamp": table.base_timestamp[row],
+        "maxTimestamp": table.max_timestamp[row],
+        "producerId": table.producer_id[row],
+        "producerEpoch": table.producer_epoch[row],
+        "baseSequence": table.base_sequence[row],
+        "recordCount": table.count[row],
+    }
 
 
 def _built(
@@ -323,7 +312,7 @@ def _built(
     base_offset: int,
     leader_epoch: int,
     attributes: int,
-    fields: _Fields,
+    fields: Mapping[str, int],
     payload: bytes,
 ) -> bytearray:
     """A batch with these uncompressed records and the target's codec."""
@@ -331,8 +320,17 @@ def _built(
     attributes = attributes & _NO_CODEC | codec
     block = compression.compress(codec, payload, level=options.level)
     batch = bytearray(BATCH_HEADER_BYTES + len(block))
-    size = len(batch) - ENTRY_PREFIX_BYTES
-    BATCH_HEADER.pack_into(batch, 0, base_offset, size, leader_epoch, MAGIC_V2, 0, attributes, *fields)
+    write_batch_header(
+        batch,
+        0,
+        baseOffset=base_offset,
+        batchLength=len(batch) - ENTRY_PREFIX_BYTES,
+        partitionLeaderEpoch=leader_epoch,
+        magic=MAGIC_V2,
+        crc=0,
+        attributes=attributes,
+        **fields,
+    )
     batch[BATCH_HEADER_BYTES:] = block
     UINT32.pack_into(batch, BATCH_CRC_POSITION, crc32c(memoryview(batch)[BATCH_CRC_FROM:]))
     return batch

@@ -7,9 +7,11 @@ Nothing else in klog states the place of a field in a file (`tests/formats/test_
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Final
 
 from klog.formats._derived import BITS, FIELDS
+from klog.formats.function_source import FunctionSource
 
 
 class Run:
@@ -40,9 +42,24 @@ class Run:
         """The values of the fields from `first` to `last`. Its bytes begin with `first`."""
         return struct.Struct(">" + self.codes[self.names.index(first) : self.names.index(last) + 1])
 
+    def writer(self) -> Callable[..., None]:
+        """A function that writes all fields, by their names, into a buffer from a position on."""
+        names = ", ".join(self.names)
+        source = FunctionSource(pack_into=self.struct.pack_into)
+        with source.block(f"def write(buffer_, at_, *, {names})"):
+            source.add(f"pack_into(buffer_, at_, {names})")
+        found: Callable[..., None] = source.function("write")
+        return found
+
     def only(self, *fields: str) -> struct.Struct:
-        """The values of some fields, in the file's order. Its bytes begin with the run's first field."""
-        count = 1 + max(map(self.names.index, fields))
+        """The values of some fields. Its bytes begin with the run's first field.
+
+        Raises ValueError if the fields are not given in the file's order, in which the values are.
+        """
+        places = [*map(self.names.index, fields)]
+        if places != sorted(places):
+            raise ValueError(f"{fields} stand in another order")
+        count = places[-1] + 1
         parts = (
             code if name in fields else f"{struct.calcsize('>' + code)}x"
             for name, code in zip(self.names[:count], self.codes, strict=False)

@@ -15,6 +15,8 @@ _BATCH: Final = fixed_fields.run("RecordBatch")
 
 ENTRY_PREFIX: Final = _BATCH.through("batchLength")
 BATCH_HEADER: Final = _BATCH.struct
+BATCH_FIELDS: Final = _BATCH.names
+write_batch_header: Final = _BATCH.writer()
 BATCH_HEADER_TO_MAGIC: Final = _BATCH.through("magic")
 BATCH_HEADER_TO_LAST_OFFSET_DELTA: Final = _BATCH.through("lastOffsetDelta")
 BATCH_HEADER_TO_LEADER_EPOCH: Final = _BATCH.through("partitionLeaderEpoch")

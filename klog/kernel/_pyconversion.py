@@ -25,7 +25,7 @@ from klog.formats.constants import (
     TRANSACTIONAL_BIT,
 )
 from klog.formats.errors import CorruptRecordError, UsageError
-from klog.formats.packed import BATCH_HEADER
+from klog.formats.packed import write_batch_header
 from klog.formats.varints import zigzag
 from klog.formats.wrapping import wrap_int64
 from klog.kernel._pydecode import bytes_of, varint
@@ -271,22 +271,25 @@ def _upgraded(
         parts.append(encode_record(offset - base, records.timestamp[row] - base_timestamp, key, value))
     data = b"".join(parts)
     largest = max(NO_TIMESTAMP, *(records.timestamp[row] for row in rows))
-    header = BATCH_HEADER.pack(
-        base,
-        BATCH_HEADER_BYTES - ENTRY_PREFIX_BYTES + len(data),
-        leader_epoch,
-        MAGIC_V2,
+    header = bytearray(BATCH_HEADER_BYTES)
+    write_batch_header(
+        header,
         0,
-        attributes | (TIMESTAMP_TYPE_BIT if append_time else 0),
-        previous - base,
-        base_timestamp,
-        wrapper_time if append_time else largest,
-        NO_PRODUCER_ID,
-        NO_PRODUCER_EPOCH,
-        NO_SEQUENCE,
-        len(rows),
+        baseOffset=base,
+        batchLength=BATCH_HEADER_BYTES - ENTRY_PREFIX_BYTES + len(data),
+        partitionLeaderEpoch=leader_epoch,
+        magic=MAGIC_V2,
+        crc=0,
+        attributes=attributes | (TIMESTAMP_TYPE_BIT if append_time else 0),
+        lastOffsetDelta=previous - base,
+        baseTimestamp=base_timestamp,
+        maxTimestamp=wrapper_time if append_time else largest,
+        producerId=NO_PRODUCER_ID,
+        producerEpoch=NO_PRODUCER_EPOCH,
+        baseSequence=NO_SEQUENCE,
+        recordCount=len(rows),
     )
-    return header + data
+    return bytes(header) + data
 
 
 def downgrade(

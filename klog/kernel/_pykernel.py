@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from klog.formats import fixed_fields
 from klog.formats.checksums import Bytes, confirm_crc32, confirm_crc32c, crc32, crc32c
 from klog.formats.constants import (
     BATCH_CRC_FROM,
@@ -22,7 +23,7 @@ from klog.formats.constants import (
     MIN_MESSAGE_SIZE,
 )
 from klog.formats.errors import UsageError
-from klog.formats.packed import BATCH_HEADER, ENTRY_PREFIX, MESSAGE_FIELDS
+from klog.formats.packed import ENTRY_PREFIX, MESSAGE_FIELDS
 from klog.formats.wrapping import wrap_int64
 from klog.kernel._pyappend import check_records, seek
 from klog.kernel._pydecode import append_row, batch_bounds, decode, decode_payload, headers, payload_span
@@ -44,6 +45,20 @@ __all__ = [
 ]
 
 IMPLEMENTATION: Final = "python"
+
+_HEADER: Final = fixed_fields.run("RecordBatch").only(
+    "baseOffset",
+    "partitionLeaderEpoch",
+    "crc",
+    "attributes",
+    "lastOffsetDelta",
+    "baseTimestamp",
+    "maxTimestamp",
+    "producerId",
+    "producerEpoch",
+    "baseSequence",
+    "recordCount",
+)
 
 
 def scan(data: Bytes, origin: int, final: bool, table: BatchTable) -> None:
@@ -83,9 +98,7 @@ def _append_v2(table: BatchTable, view: memoryview, at: int, position: int, size
     header = bytes(view[at : at + BATCH_HEADER_BYTES]).ljust(BATCH_HEADER_BYTES, b"\0")
     (
         base_offset,
-        _,
         leader_epoch,
-        _,
         crc,
         attributes,
         last_offset_delta,
@@ -95,7 +108,7 @@ def _append_v2(table: BatchTable, view: memoryview, at: int, position: int, size
         producer_epoch,
         base_sequence,
         count,
-    ) = BATCH_HEADER.unpack(header)
+    ) = _HEADER.unpack(header)
     append_row(
         table,
         position,

@@ -28,7 +28,7 @@ from klog.formats.constants import (
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
 )
-from klog.formats.packed import BATCH_HEADER, UINT32
+from klog.formats.packed import UINT32, write_batch_header
 from klog.formats.varints import zigzag
 
 _INT64_SPAN: Final = 1 << 64
@@ -147,22 +147,22 @@ def single(
     """A batch of one encoded record, as `assemble` makes it for the offset 0: what coordinators write."""
     batch = bytearray(BATCH_HEADER_BYTES)
     batch += record
-    BATCH_HEADER.pack_into(
+    write_batch_header(
         batch,
         0,
-        0,
-        len(batch) - ENTRY_PREFIX_BYTES,
-        NO_LEADER_EPOCH,
-        MAGIC_V2,
-        0,
-        attributes,
-        0,
-        timestamp,
-        max_timestamp,
-        producer_id,
-        producer_epoch,
-        NO_SEQUENCE,
-        1,
+        baseOffset=0,
+        batchLength=len(batch) - ENTRY_PREFIX_BYTES,
+        partitionLeaderEpoch=NO_LEADER_EPOCH,
+        magic=MAGIC_V2,
+        crc=0,
+        attributes=attributes,
+        lastOffsetDelta=0,
+        baseTimestamp=timestamp,
+        maxTimestamp=max_timestamp,
+        producerId=producer_id,
+        producerEpoch=producer_epoch,
+        baseSequence=NO_SEQUENCE,
+        recordCount=1,
     )
     UINT32.pack_into(batch, BATCH_CRC_POSITION, crc32c(memoryview(batch)[BATCH_CRC_FROM:]))
     return batch
@@ -194,22 +194,22 @@ def assemble(
     """A batch of records that are encoded already (uncompressed `payload`)."""
     block = compression.compress(fields.codec, payload, level=fields.level) if count else payload
     batch = bytearray(BATCH_HEADER_BYTES + len(block))
-    BATCH_HEADER.pack_into(
+    write_batch_header(
         batch,
         0,
-        base_offset,
-        len(batch) - ENTRY_PREFIX_BYTES,
-        fields.leader_epoch,
-        MAGIC_V2,
-        0,
-        fields.attributes,
-        last_offset_delta,
-        base_timestamp,
-        max_timestamp,
-        fields.producer_id,
-        fields.producer_epoch,
-        fields.base_sequence,
-        count,
+        baseOffset=base_offset,
+        batchLength=len(batch) - ENTRY_PREFIX_BYTES,
+        partitionLeaderEpoch=fields.leader_epoch,
+        magic=MAGIC_V2,
+        crc=0,
+        attributes=fields.attributes,
+        lastOffsetDelta=last_offset_delta,
+        baseTimestamp=base_timestamp,
+        maxTimestamp=max_timestamp,
+        producerId=fields.producer_id,
+        producerEpoch=fields.producer_epoch,
+        baseSequence=fields.base_sequence,
+        recordCount=count,
     )
     batch[BATCH_HEADER_BYTES:] = block
     UINT32.pack_into(batch, BATCH_CRC_POSITION, crc32c(memoryview(batch)[BATCH_CRC_FROM:]))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
+from klog.formats import fixed_fields
 from klog.formats.checksums import Bytes
 from klog.formats.compression import ZSTD
 from klog.formats.constants import (
@@ -22,12 +23,15 @@ from klog.formats.constants import (
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
 )
-from klog.formats.packed import BATCH_HEADER, CONTROL_KEY, END_TXN_MARKER
+from klog.formats.packed import CONTROL_KEY, END_TXN_MARKER
 from klog.kernel import kernel
 from klog.kernel.batch_builder import single
 from klog.kernel.columns import BatchTable, RecordTable
 
 _VERSION: Final = 0
+_HEADER: Final = fixed_fields.run("RecordBatch").only(
+    "batchLength", "magic", "attributes", "baseTimestamp", "maxTimestamp", "recordCount"
+)
 
 # The record of a marker as brokers write it: its size, attributes, deltas of timestamp and offset, size of
 # the key and the key, size of the value and the value, number of headers. Sizes are zigzag varints of a byte.
@@ -138,9 +142,7 @@ def _usual_marker(data: Bytes) -> Marker | None:
     """The marker of a batch as brokers write it; None for any other."""
     if len(data) < _USUAL_BATCH_BYTES:
         return None
-    _, size, _, magic, _, attributes, _, base_timestamp, max_timestamp, _, _, _, count = (
-        BATCH_HEADER.unpack_from(data)
-    )
+    size, magic, attributes, base_timestamp, max_timestamp, count = _HEADER.unpack_from(data)
     *begin, kind, value_size, value_version, coordinator_epoch, headers = _USUAL_RECORD.unpack_from(
         data, BATCH_HEADER_BYTES
     )

@@ -277,7 +277,19 @@ def test_a_run_gives_places_and_formats_of_its_fields() -> None:
     assert (batch.at("baseOffset"), batch.at("crc"), batch.after("crc")) == (0, 17, 21)
     assert batch.through("magic").format == ">qiib"
     assert batch.between("producerId", "baseSequence").format == ">qhi"
-    assert batch.only("magic", "batchLength").format == ">8xi4xb"
+    assert batch.only("batchLength", "magic").format == ">8xi4xb"
+
+
+def test_values_are_named_in_the_order_in_which_they_are_read() -> None:
+    with pytest.raises(ValueError, match="another order"):
+        fixed_fields.run("RecordBatch").only("magic", "batchLength")
+
+
+def test_fields_are_written_by_their_names() -> None:
+    entry = fixed_fields.run("OffsetIndexEntry")
+    data = bytearray(12)
+    entry.writer()(data, 2, position=7, relativeOffset=3)
+    assert bytes(data) == b"\0\0" + entry.struct.pack(3, 7) + b"\0\0"
 
 
 def test_a_field_of_variable_size_ends_a_run_with_its_length() -> None:

@@ -26,7 +26,7 @@ from klog.formats.constants import (
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
 )
-from klog.formats.packed import BATCH_HEADER, UINT32
+from klog.formats.packed import BATCH_FIELDS, BATCH_HEADER, UINT32, write_batch_header
 from klog.kernel import kernel
 from klog.kernel.batch_builder import BatchFields, Headers, RecordData, build_batch
 from klog.kernel.columns import RecordTable
@@ -132,12 +132,16 @@ class ProducibleBatches:
 
 def number(batch: bytearray, producer_id: int, producer_epoch: int, sequence: int) -> None:
     """Make a batch that of an idempotent producer. `sequence` is the number of its records so far."""
-    header = BATCH_HEADER.unpack_from(batch)
-    _, size, _, magic, _, attributes, *span = header[:9]
-    attributes &= ~_NOT_OF_PRODUCERS
-    sequence %= _SEQUENCES
-    fields = (*span, producer_id, producer_epoch, sequence, header[-1])
-    BATCH_HEADER.pack_into(batch, 0, 0, size, NO_LEADER_EPOCH, magic, 0, attributes, *fields)
+    fields = dict(zip(BATCH_FIELDS, BATCH_HEADER.unpack_from(batch), strict=True))
+    fields |= {
+        "baseOffset": 0,
+        "partitionLeaderEpoch": NO_LEADER_EPOCH,
+        "attributes": fields["attributes"] & ~_NOT_OF_PRODUCERS,
+        "producerId": producer_id,
+        "producerEpoch": producer_epoch,
+        "baseSequence": sequence % _SEQUENCES,
+    }
+    write_batch_header(batch, 0, **fields)
     UINT32.pack_into(batch, BATCH_CRC_POSITION, crc32c(memoryview(batch)[BATCH_CRC_FROM:]))
 
 
