@@ -70,6 +70,5 @@ def test_modules(tier: str) -> list[Path]:
     return [
         path
         for path in sorted(tiers.TESTS.rglob("*.py"))
-        if (path.name == "conftest.py" or path.name.startswith("test_"))
-        and not (tier == tiers.QUICK and tiers.is_left_out(path))
+        if (path.name == "conftest.py" or path.name.startswith("test_")) and not tiers.has_none(tier, path)
     ]

@@ -117,13 +117,16 @@ def pytest_configure_node(node: WorkerController) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Do not even import what the quick tier leaves out."""
-    return True if _tier(config) == tiers.QUICK and tiers.is_left_out(collection_path) else None
+    """Do not even import what has no test of this run's tier."""
+    return True if tiers.has_none(_tier(config), collection_path) else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep the tests of this run's tier."""
+    """Keep the tests of this run's tier. Each test must be in one: see `tiers.may_mark`."""
     tier = _tier(config)
+    for item in items:
+        if item.get_closest_marker("kafka") and tiers.has_none(tiers.REST, item.path):
+            raise pytest.UsageError(f"{item.nodeid}: say mark.kafka in this file or in its conftest.py")
     kept = [
         item
         for item in items

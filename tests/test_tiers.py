@@ -35,3 +35,21 @@ def test_other_directories_are_not_left_out_for_a_name_that_begins_alike() -> No
 
 def test_the_note_says_how_to_run_the_rest() -> None:
     assert "--tier full" in tiers.left_out_note()
+
+
+def test_a_quick_module_without_a_test_of_real_kafka_is_not_imported_for_the_rest() -> None:
+    assert tiers.has_none(tiers.REST, tiers.TESTS / "formats" / "test_layout.py")
+    assert not tiers.has_none(tiers.REST, tiers.TESTS / "config" / "test_against_kafka.py")
+    assert not tiers.has_none(tiers.REST, tiers.TESTS / "swap" / "test_swap.py")
+
+
+def test_a_module_whose_conftest_marks_tests_is_imported_for_the_rest() -> None:
+    module = tiers.TESTS / "metadata" / "test_znodes.py"
+    assert "mark.kafka" not in module.read_text()
+    assert not tiers.has_none(tiers.REST, module)
+
+
+@pytest.mark.parametrize("tier", tiers.TIERS)
+def test_no_directory_is_without_tests_of_the_rest(tier: str) -> None:
+    assert tiers.has_none(tier, tiers.TESTS / "swap") == (tier == tiers.QUICK)
+    assert not tiers.has_none(tier, tiers.TESTS / "formats")

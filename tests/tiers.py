@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -81,6 +82,7 @@ LEFT_OUT: Final = (
 TESTS: Final = Path(__file__).parent
 
 
+@cache
 def is_left_out(path: Path) -> bool:
     """True if a file or directory below tests/ belongs to the rest as a whole."""
     try:
@@ -88,6 +90,24 @@ def is_left_out(path: Path) -> bool:
     except ValueError:
         return False
     return any(fnmatchcase(name, each) or name.startswith(f"{each}/") for each in LEFT_OUT)
+
+
+@cache
+def may_mark(path: Path) -> bool:
+    """True if tests of a module may carry the marker `kafka`: it or a `conftest.py` that it uses says so."""
+    above = [
+        directory for directory in path.parents if directory.is_relative_to(TESTS) and directory != TESTS
+    ]
+    sources = [path, *(directory / "conftest.py" for directory in above)]
+    return any("mark.kafka" in source.read_text(encoding="utf-8") for source in sources if source.is_file())
+
+
+def has_none(tier: str, path: Path) -> bool:
+    """True if no test below a path of tests/ runs in `tier`, so that nothing there need be imported."""
+    if tier == QUICK:
+        return is_left_out(path)
+    is_module = path.suffix == ".py" and path.name != "conftest.py"
+    return tier == REST and is_module and not is_left_out(path) and not may_mark(path)
 
 
 def is_selected(tier: str, path: Path, markers: Iterable[str]) -> bool:

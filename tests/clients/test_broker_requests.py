@@ -21,8 +21,8 @@ from klog.protocol.error_codes import ErrorCode
 from klog.protocol.messages import build, request_class
 from klog.protocol.produce_request import ProduceRequest, encode_produce_request
 from klog.protocol.produce_response import decode_produce_response
-from klog.protocol.transaction_messages import TxnMarker, write_markers
-from klog.server.transactions.marker_sending import MarkerSending, answer_of
+from klog.protocol.transaction_messages import TxnMarker, read_written_markers, write_markers
+from klog.server.transactions.marker_sending import MarkerSending
 from klog.server.transactions.verifying import Verifying
 from klog.storage.log.scheduler import monotonic_ms
 from tests.clients.python_clients import ConfluentKafka, Sent
@@ -155,7 +155,9 @@ def test_a_leader_that_knows_a_lost_epoch_of_the_coordinator_gets_a_marker_of_a_
     other = Producer(transaction.producer.producer_id + 1_000_000, 0)
     lost = TxnMarker(*other, True, (partition,), COORDINATOR_EPOCH + 7)
     connection = connecting(broker)
-    answer = connection.request(ApiKey.WRITE_TXN_MARKERS, 1, (write_markers(1, [lost]),), answer_of)
+    answer = connection.request(
+        ApiKey.WRITE_TXN_MARKERS, 1, (write_markers(1, [lost]),), read_written_markers
+    )
     connection.close()
     assert answer == {other.producer_id: {partition: ErrorCode.NONE}}
     marker = Marker(other, COORDINATOR_EPOCH, True)

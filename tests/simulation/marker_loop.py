@@ -18,8 +18,8 @@ from klog.drivers.markers import (
 )
 from klog.metadata.topics import existing_partitions
 from klog.protocol.apis import ApiKey
-from klog.protocol.transaction_messages import TxnMarker, write_markers
-from klog.server.transactions.marker_sending import Write, answer_of
+from klog.protocol.transaction_messages import TxnMarker, read_written_markers, write_markers
+from klog.server.transactions.marker_sending import Write
 from klog.server.transactions.opening import leader_lookup
 from klog.server.transactions.producer_epochs import newest_epochs
 from tests.simulation.driver_loop import DriverLoop, Reply
@@ -109,7 +109,7 @@ class MarkerLoop:
             ApiKey.WRITE_TXN_MARKERS,
             MARKERS_VERSION,
             (write_markers(MARKERS_VERSION, _in_order(request)),),
-            answer_of,
+            read_written_markers,
             replied,
             is_wanted=lambda: self._latest.get(broker_id) == number,
         )
