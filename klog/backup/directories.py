@@ -66,7 +66,7 @@ class _Replicas:
         """Copy the best replica; if it is damaged, one that has all that the best one should have."""
         first: Outcome | None = None
         failure: StorageError | None = None
-        for listed in in_order_of_choice(self.replicas, problems):
+        for listed in in_order_of_choice(self.replicas, problems, log_end=rules.log_end):
             try:
                 outcome = copy_partition(listed, previous, writer, rules)
             except StoreError:

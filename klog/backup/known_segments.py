@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from klog.backup.matching import Behind, Kept, compared
+from klog.backup.matching import Alike, Behind, Kept, compared
 from klog.backup.model import Damage, PartitionState, Piece, SegmentSeen
 from klog.backup.scanning import Listed
 from klog.replicas.files import base_name
@@ -51,23 +51,38 @@ def known_segments(
     log_start: int,
     bound: int,
 ) -> Known | Behind:
-    """What a state has of the segments of a replica."""
-    if previous is None:
+    """What a state has of the segments of a replica. Raises `StorageError`."""
+    if previous is None or previous.topic_id != replica.topic_id:
         return Known()
-    is_here = listed.log_directory.source.has(previous)
-    if is_here and _has_files_of(previous):
+    is_own = listed.log_directory.source.has(previous) and _has_files_of(previous)
+    if is_own and (previous.topic_id is None or _goes_on(listed, previous, bound)):
         return Known(_segments_before(previous))
     found = compared(previous, replica, segments, log_start, bound)
     if isinstance(found, Behind):
-        return Known() if is_here else found  # it has lost its end, or was never as far
-    if found is None:
-        return Known()
+        return found
+    if is_own:
+        return Known(_segments_before(previous))
+    if isinstance(found, Alike):
+        # Another replica may not have deleted yet what is deleted.
+        is_alike = previous.topic_id is not None and found.same_until is not None
+        return Known(log_start_offset=found.start_offset if is_alike else 0)
     stats = {file.entry.path: file.stat for file in listed.files}
     before = _in_own_segments(found, segments, stats)
     if before is not None:
         return Known(before, None, previous.log_start_offset)
     own = KnownSegment((), _seen_up_to(found, stats[found.segment.log]))
     return Known({found.segment.base_offset: own}, found, previous.log_start_offset)
+
+
+def _goes_on(listed: Listed, state: PartitionState, bound: int) -> bool:
+    """Whether the last segment of a state is there still, and no shorter: the log has not lost its end."""
+    sizes: dict[tuple[int, ...], int] = {file.stat[3:]: file.stat[0] for file in listed.segments()}
+    last = state.seen[-1] if state.seen else None
+    return (
+        last is not None
+        and bound >= state.end_offset
+        and sizes.get(tuple(last.stat[3:]), -1) >= last.end_bytes
+    )
 
 
 def _has_files_of(state: PartitionState) -> bool:

@@ -19,7 +19,7 @@ from klog.backup.model import PartitionState, Piece
 from klog.formats.checkpoints import EpochEntry
 from klog.formats.constants import BATCH_HEADER_BYTES
 from klog.replicas.files import open_input
-from klog.replicas.open_segment import OpenSegment
+from klog.replicas.open_segment import OpenSegment, SegmentEnd
 from klog.replicas.replica_files import Replica, SegmentFile
 from klog.storage.files.files import read_at
 from klog.storage.reading.batch_search import header_at
@@ -40,50 +40,73 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """A replica that would follow the one that `state` was read from. It has `diverged` at an offset if it
-    would have to truncate its log to it.
+    """A replica whose log ends at `end_offset`, and that would follow the one that `state` was read from. It
+    has `diverged` at an offset if it would have to truncate its log to it.
     """
 
     state: PartitionState
+    end_offset: int
     diverged: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """What is known of two logs: where both have begun, and the offset up to which they are the same by their
+    leader epochs; None if they differ where both have begun, or nothing is known.
+    """
+
+    start_offset: int
+    same_until: int | None
 
 
 def compared(
     state: PartitionState, replica: Replica, segments: Sequence[SegmentFile], log_start: int, bound: int
-) -> Kept | Behind | None:
-    """What a replica with these segments, of which the log below `bound` is wanted, has of a state; None if
-    nothing is known. Raises `StorageError`.
+) -> Kept | Behind | Alike:
+    """What a replica with these segments, of which the log below `bound` is wanted, has of a state.
+
+    Both are of one topic. Raises `StorageError`.
     """
-    if not segments or not state.pieces or state.damage or state.topic_id != replica.topic_id:
-        return None
-    if any(segment.gzipped for segment in segments):
-        return None
-    with OpenSegment(segments[-1]) as last:
-        end_offset = min(bound, last.end().end_offset)
-    same = same_until(
-        (state.epochs, state.end_offset),
-        (replica.epochs, end_offset),
-        max(log_start, state.log_start_offset),
-    )
-    if _rank(replica.epochs, end_offset) < _rank(state.epochs, state.end_offset):
-        # Without ids a topic that was created again cannot be told from an old replica.
-        return None if state.topic_id is None else Behind(state, same if same < end_offset else None)
+    end = end_of(segments)
+    end_offset = min(bound, end.end_offset)
     start_offset = max(log_start, state.log_start_offset)
+    same = same_until((state.epochs, state.end_offset), (replica.epochs, end_offset), start_offset)
+    epoch = end.leader_epoch if end.end_offset <= bound else -1
+    is_behind = _rank(replica.epochs, end_offset, epoch) < _rank(state.epochs, state.end_offset)
+    # Without ids a topic that was created again cannot be told from an old replica.
+    if is_behind and state.topic_id is not None:
+        differs = same is None and state.epochs and replica.epochs
+        common = start_offset if differs else same
+        return Behind(state, end.end_offset, common if common is not None and common < end_offset else None)
+    alike = Alike(start_offset, same)
+    if is_behind or same is None or state.damage or any(segment.gzipped for segment in segments):
+        return alike
     first = [piece.segment_base_offset for piece in state.pieces if piece.end_offset > start_offset][:1]
     pieces = [
         piece
         for piece in state.pieces
         if first and piece.segment_base_offset >= first[0] and piece.end_offset <= same
     ]
-    return _kept(state, pieces, segments) if pieces else None
+    return (_kept(state, pieces, segments) if pieces else None) or alike
+
+
+def end_of(segments: Sequence[SegmentFile]) -> SegmentEnd:
+    """Where the log of these segments ends. Raises `StorageError`."""
+    if not segments:
+        return SegmentEnd(0, 0, 0)
+    with OpenSegment(segments[-1]) as last:
+        return last.end()
 
 
 def same_until(
     one: tuple[Sequence[EpochEntry], int], other: tuple[Sequence[EpochEntry], int], start_offset: int
-) -> int:
+) -> int | None:
     """The offset up to which two logs are the same by their leader epochs, given with the ends of the logs.
-    Both begin at or below `start_offset`, which is the answer if nothing is known.
+    Both begin at or below `start_offset`. None if they differ there, or nothing is known.
     """
+    # A broker writes down at once where the first epoch begins, and the log start offset later.
+    start_offset = max(
+        [start_offset, *(each.start_offset for epochs, _ in (one, other) for each in epochs[:1])]
+    )
     (ours, our_end), (theirs, their_end) = (
         (_clipped(epochs, start_offset), end) for epochs, end in (one, other)
     )
@@ -91,7 +114,7 @@ def same_until(
     while alike < min(len(ours), len(theirs)) and ours[alike] == theirs[alike]:
         alike += 1
     if not alike:
-        return start_offset
+        return None
     return min(
         ours[alike].start_offset if alike < len(ours) else our_end,
         theirs[alike].start_offset if alike < len(theirs) else their_end,
@@ -106,10 +129,11 @@ def _clipped(epochs: Sequence[EpochEntry], start_offset: int) -> list[EpochEntry
     return [*(EpochEntry(entry.epoch, start_offset) for entry in below[-1:]), *above]
 
 
-def _rank(epochs: Sequence[EpochEntry], end_offset: int) -> tuple[int, int]:
-    """Of two replicas the one with the higher rank is followed (`klog.replicas.replicas`)."""
-    begun = [entry.epoch for entry in epochs if entry.start_offset < end_offset]
-    return max(begun, default=-1), end_offset
+def _rank(epochs: Sequence[EpochEntry], end_offset: int, last_epoch: int = -1) -> tuple[int, int]:
+    """Of two replicas the one with the higher rank is followed (`klog.replicas.replicas`). The epoch of a
+    leader that has written nothing yet counts, too."""
+    begun = [entry.epoch for entry in epochs if entry.start_offset <= end_offset]
+    return max([*begun, last_epoch]), end_offset
 
 
 def _kept(state: PartitionState, pieces: Sequence[Piece], segments: Sequence[SegmentFile]) -> Kept | None:
@@ -124,7 +148,8 @@ def _kept(state: PartitionState, pieces: Sequence[Piece], segments: Sequence[Seg
         position, end_bytes = found.position[0], found.position[0] + found.size[0]
         header = read_at(opened.file, position, BATCH_HEADER_BYTES).hex()
     is_whole = pieces[-1] == state.pieces[-1]
-    if is_whole and header != next((each.last_batch_header for each in reversed(state.seen)), ""):
+    last_headers = [each.last_batch_header for each in state.seen if each.last_batch_header]
+    if is_whole and last_headers[-1:] != [header]:
         return None
     if not is_whole and state.topic_id is None:
         return None
@@ -141,8 +166,8 @@ def _begin_alike(pieces: Sequence[Piece], segments: Sequence[SegmentFile], at: i
         files: dict[int, BinaryIO] = {}
         for piece in reversed(pieces):
             position -= piece.size_bytes
-            if position < 0:
-                return True  # the replica has deleted the beginning
+            if position < 0:  # either the replica has deleted the beginning, or it was compacted
+                return segments[0].base_offset > piece.first_offset
             index = bisect_right(starts, position) - 1
             if index not in files:
                 files[index] = stack.enter_context(open_input(segments[index].log))

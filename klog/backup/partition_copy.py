@@ -17,7 +17,7 @@ from typing import BinaryIO, Final
 from klog.backup import names
 from klog.backup.copying import SegmentPart, copy_part, same_batch
 from klog.backup.known_segments import KnownSegment, known_segments, last_seen, place_after
-from klog.backup.matching import Behind
+from klog.backup.matching import Behind, end_of
 from klog.backup.model import Damage, PartitionState, Piece, SegmentSeen, SnapshotObject, StoredObject
 from klog.backup.pieces import PIECE_BYTES, PieceWriter
 from klog.backup.scanning import (
@@ -147,14 +147,14 @@ def _copy_once(
     segments = current_segments(replica, found.skipped)
     directory, partition = listed.log_directory, listed.partition
     high_watermark = directory.high_watermarks.get(partition)
-    is_bound = directory.is_running and not rules.log_end
-    bound = INT64_MAX if high_watermark is None or not is_bound else high_watermark
+    committed_end = listed.bound()
+    bound = INT64_MAX if committed_end is None or rules.log_end else committed_end
     log_start = max(directory.log_starts.get(partition, 0), *(one.base_offset for one in segments[:1]), 0)
     read_time_ms = rules.now_ms()
     stats = {file.entry.path: file.stat for file in listed.files}
     known = known_segments(listed, replica, segments, previous, log_start, bound)
     if isinstance(known, Behind):
-        return _kept_outcome(listed, known)
+        return _kept_outcome(listed, known, replace(replica, high_watermark=high_watermark))
     log_start = max(log_start, known.log_start_offset)
     kept = known.kept
     copied: dict[int, KnownSegment] = {}
@@ -181,7 +181,8 @@ def _copy_once(
     end_offset = min(bound, log_end)
     damage = [damage for each in copied.values() for damage in each.damage]
     known_end, record = recorded_end(replace(replica, high_watermark=high_watermark))
-    is_short = log_end < known_end
+    # What is above the high watermark was not copied.
+    is_short = log_end < known_end and end_of(segments).end_offset < known_end
     if is_short and not any(one.end_offset is None for one in damage):
         file = segments[-1].log if segments else listed.path
         what = f"the log ends at {log_end}, but {record}"
@@ -236,16 +237,28 @@ def _snapshot(
     return None
 
 
-def _kept_outcome(listed: Listed, behind: Behind) -> Outcome:
-    """The state before; records of this replica that are not in it are named."""
-    if behind.diverged is None:
-        return Outcome(behind.state, is_kept=True)
-    what = (
-        f"has other records from offset {behind.diverged} on than the replica in the backup, "
-        "which has a higher leader epoch"
-    )
-    cure = "they are not in the backup; a broker would truncate them"
-    return Outcome(behind.state, (StorageError(what, file=listed.path, cure=cure),), is_kept=True)
+def _kept_outcome(listed: Listed, behind: Behind, replica: Replica) -> Outcome:
+    """The state before. What is wrong with this replica is named, and records of it that are not in the
+    state."""
+    state, end_offset = behind.state, behind.end_offset
+    known_end, record = recorded_end(replica)
+    problems = []
+    if behind.diverged is not None:
+        what = (
+            f"has other records from offset {behind.diverged} on than the replica in the backup, "
+            "which has a higher leader epoch"
+        )
+        cure = "they are not in the backup; a broker would truncate them"
+        problems.append(StorageError(what, file=listed.path, cure=cure))
+    if end_offset < known_end:
+        problems.append(StorageError(f"the log ends at {end_offset}, but {record}", file=listed.path))
+    elif listed.log_directory.source.has(state) and end_offset < state.end_offset:
+        what = f"the log ends at {end_offset}, but it was read up to {state.end_offset} before"
+        problems.append(StorageError(what, file=listed.path, cure="the backup keeps what it has"))
+    if state.damage:
+        problems.append(StorageError("is damaged at its source, as in the backup before", file=listed.path))
+    is_short = end_offset < known_end
+    return Outcome(state, tuple(problems), is_short and listed.log_directory.is_running, is_kept=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -49,7 +49,8 @@ class FileSeen:
 
 @dataclass(frozen=True, slots=True)
 class LogDirectory:
-    """A log directory: its owner, whether a broker holds its lock, and its checkpoints.
+    """A log directory: its owner, whether a broker holds its lock, and its checkpoints. `cleaned_to` are the
+    offsets up to which the cleaner has come; none is above the high watermark then.
 
     `is_whole` says that all its partitions were listed, and not one that was named.
     """
@@ -59,6 +60,7 @@ class LogDirectory:
     high_watermarks: dict[TopicPartition, int]
     log_starts: dict[TopicPartition, int]
     is_whole: bool = True
+    cleaned_to: Mapping[TopicPartition, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,15 @@ class Listed:
     def partition(self) -> TopicPartition:
         """The partition."""
         return self.name.partition
+
+    def bound(self) -> int | None:
+        """The offset below which the log is committed, as far as its broker has noted it; None if the broker
+        does not run, or has not noted it."""
+        directory = self.log_directory
+        high_watermark = directory.high_watermarks.get(self.partition)
+        if high_watermark is None or not directory.is_running:
+            return None
+        return max(high_watermark, directory.cleaned_to.get(self.partition, 0))
 
     def segments(self) -> tuple[FileSeen, ...]:
         """The segment files, also those that are being swapped in."""
@@ -214,6 +225,7 @@ def read_log_directory(path: str, problems: list[KlogError]) -> LogDirectory:
         holder_of(path) is not None,
         offsets(FileKind.REPLICATION_CHECKPOINT),
         offsets(FileKind.LOG_START_CHECKPOINT),
+        cleaned_to=offsets(FileKind.CLEANER_CHECKPOINT),
     )
 
 
