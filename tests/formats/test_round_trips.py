@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from klog.formats import (
@@ -26,6 +26,9 @@ from klog.formats import (
 )
 from klog.formats.errors import CorruptRecordError, FormatError, KlogError
 from tests import strategies as own
+
+# Half of the usual number: the definitions of fields have tests of their own, and there are many formats.
+FEWER = settings(max_examples=settings.default.max_examples // 2)
 
 # For each format of the catalogue: values of it.
 VALUES: dict[str, st.SearchStrategy[Any]] = {
@@ -70,6 +73,7 @@ def test_every_format_has_values_here() -> None:
 
 
 @pytest.mark.parametrize("name", VALUES)
+@FEWER
 @given(data=st.data())
 def test_built_bytes_parse_to_the_same_value(name: str, data: st.DataObject) -> None:
     entry = catalogue.find(name)
@@ -78,6 +82,7 @@ def test_built_bytes_parse_to_the_same_value(name: str, data: st.DataObject) -> 
 
 
 @pytest.mark.parametrize("name", [*VALUES, *BYTES_ONLY])
+@FEWER
 @given(data=st.data())
 def test_parsed_bytes_are_built_again(name: str, data: st.DataObject) -> None:
     entry = catalogue.find(name)
