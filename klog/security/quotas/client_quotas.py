@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from klog.security.quotas.entities import OF_CLIENTS, Quota, QuotaEntity
 from klog.security.quotas.precedence import Limits, QuotaKey
@@ -55,8 +55,7 @@ class ClientQuotas:
         self._mutation_windows = mutation_windows or QuotaWindows()
         self._lock = threading.Lock()
         self._state = _without_limits()
-        self._rates: dict[tuple[Quota, QuotaKey], RateQuota] = {}
-        self._mutations: dict[QuotaKey, MutationQuota] = {}
+        self._used: dict[tuple[Quota, QuotaKey], RateQuota | MutationQuota] = {}
         self.is_enabled = False
         self.exempt = ExemptTime()
 
@@ -83,7 +82,7 @@ class ClientQuotas:
     def _replace(self, limits: Mapping[Quota, Limits]) -> None:
         self._state = _State(limits, {})
         self.is_enabled = not self._state.is_empty
-        for used in (*self._rates.values(), *self._mutations.values()):
+        for used in self._used.values():
             limit = limits[used.quota].limit(used.key)
             if limit is not None:
                 used.limit = limit
@@ -100,49 +99,35 @@ class ClientQuotas:
             state = self._state
             if len(state.clients) >= _MOST_CLIENTS:
                 state.clients.clear()
-            found = ClientLimits(
-                self._rate(Quota.PRODUCE, user, client_id, now_ms),
-                self._rate(Quota.FETCH, user, client_id, now_ms),
-                self._rate(Quota.REQUEST, user, client_id, now_ms),
-                self._mutation(user, client_id, now_ms),
-            )
+            found = ClientLimits(*(self._share(quota, user, client_id, now_ms) for quota in OF_CLIENTS))
             limited = found if any(each is not None for each in found) else None
             state.clients[client] = limited
             return limited
 
-    def _rate(self, quota: Quota, user: str, client_id: str, now_ms: int) -> RateQuota | None:
+    def _share(self, quota: Quota, user: str, client_id: str, now_ms: int) -> Any:  # noqa: ANN401 (by the quota)
+        """What those have used of a quota who share its limit with a client; None if it has no limit."""
         limits = self._state.limits[quota]
         key = limits.key(user, client_id)
         limit = limits.limit(key)
         if limit is None:
             return None
-        used = self._rates.get((quota, key))
+        used = self._used.get((quota, key))
         if used is None:
-            most_ms = self._windows.size_ms if quota is Quota.REQUEST else None
             self._bound(now_ms)
-            used = self._rates[quota, key] = RateQuota(quota, key, limit, self._windows, now_ms, most_ms)
+            used = self._used[quota, key] = self._new(quota, key, limit, now_ms)
         used.limit = limit
         return used
 
-    def _mutation(self, user: str, client_id: str, now_ms: int) -> MutationQuota | None:
-        limits = self._state.limits[Quota.MUTATION]
-        key = limits.key(user, client_id)
-        limit = limits.limit(key)
-        if limit is None:
-            return None
-        used = self._mutations.get(key)
-        if used is None:
-            self._bound(now_ms)
-            used = self._mutations[key] = MutationQuota(
-                Quota.MUTATION, key, limit, self._mutation_windows, now_ms
-            )
-        used.limit = limit
-        return used
+    def _new(self, quota: Quota, key: QuotaKey, limit: float, now_ms: int) -> RateQuota | MutationQuota:
+        if quota is Quota.MUTATION:
+            return MutationQuota(quota, key, limit, self._mutation_windows, now_ms)
+        most_ms = self._windows.size_ms if quota is Quota.REQUEST else None
+        return RateQuota(quota, key, limit, self._windows, now_ms, most_ms)
 
     def _bound(self, now_ms: int) -> None:
         """Makes room for one more key."""
         idle_ms = IDLE_MS
-        while len(self._rates) + len(self._mutations) >= _MOST_KEYS:
+        while len(self._used) >= _MOST_KEYS:
             self._forget(now_ms, idle_ms)
             idle_ms //= 2
 
@@ -153,19 +138,18 @@ class ClientQuotas:
 
     def _forget(self, now_ms: int, idle_ms: int) -> None:
         since_ms = now_ms - idle_ms
-        rates = {key: used for key, used in self._rates.items() if used.used_ms > since_ms}
-        mutations = {key: used for key, used in self._mutations.items() if used.used_ms > since_ms}
-        if len(rates) + len(mutations) < len(self._rates) + len(self._mutations):
-            self._rates, self._mutations = rates, mutations
+        kept = {key: used for key, used in self._used.items() if used.used_ms > since_ms}
+        if len(kept) < len(self._used):
+            self._used = kept
             # Clients that were looked up hold what is forgotten now.
             self._state = _State(self._state.limits, {})
 
     def rates(self) -> Iterable[RateQuota]:
         """What was used of byte rates and request times."""
         with self._lock:
-            return tuple(self._rates.values())
+            return tuple(each for each in self._used.values() if isinstance(each, RateQuota))
 
     def mutations(self) -> Iterable[MutationQuota]:
         """What was used of controller mutations."""
         with self._lock:
-            return tuple(self._mutations.values())
+            return tuple(each for each in self._used.values() if isinstance(each, MutationQuota))

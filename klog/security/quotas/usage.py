@@ -28,11 +28,14 @@ class QuotaWindows(NamedTuple):
 class Used:
     """What those who share a key have used of a quota, and for how long they were throttled."""
 
-    def __init__(self, quota: Quota, key: QuotaKey, limit: float, now_ms: int) -> None:
+    def __init__(
+        self, quota: Quota, key: QuotaKey, limit: float, now_ms: int, samples: WindowedSamples
+    ) -> None:
         self.quota = quota
         self.key = key
         self.limit = limit
         self.used_ms = now_ms
+        self._samples = samples
         self._lock = threading.Lock()
         self._throttle_times = WindowedSamples(_METRIC_WINDOWS, _METRIC_WINDOW_MS)
 
@@ -40,6 +43,11 @@ class Used:
         """A connection is muted for so long because of this quota."""
         with self._lock:
             self._throttle_times.record(time_ms, now_ms)
+
+    def rate(self, now_ms: int) -> float:
+        """Values per second."""
+        with self._lock:
+            return self._samples.rate(now_ms)
 
     def average_throttle_ms(self, now_ms: int) -> float:
         """The mean of the throttle times of late; not a number if there were none."""
@@ -80,8 +88,7 @@ class RateQuota(Used):
         now_ms: int,
         most_ms: int | None = None,
     ) -> None:
-        super().__init__(quota, key, limit, now_ms)
-        self._samples = WindowedSamples(*windows)
+        super().__init__(quota, key, limit, now_ms, WindowedSamples(*windows))
         self._most_ms = most_ms
 
     @property
@@ -101,11 +108,6 @@ class RateQuota(Used):
         with self._lock:
             self._samples.record(-value, now_ms)
 
-    def rate(self, now_ms: int) -> float:
-        """Values per second."""
-        with self._lock:
-            return self._samples.rate(now_ms)
-
 
 class MutationCharge(NamedTuple):
     """Whether partitions may be created or deleted, and for how long the client is throttled, in ms."""
@@ -118,9 +120,8 @@ class MutationQuota(Used):
     """A limit for partitions created and deleted a second. Safe for threads."""
 
     def __init__(self, quota: Quota, key: QuotaKey, limit: float, windows: QuotaWindows, now_ms: int) -> None:
-        super().__init__(quota, key, limit, now_ms)
+        super().__init__(quota, key, limit, now_ms, WindowedSamples(_METRIC_WINDOWS, _METRIC_WINDOW_MS))
         self._bucket = TokenBucket(*windows)
-        self._rate = WindowedSamples(_METRIC_WINDOWS, _METRIC_WINDOW_MS)
 
     def charge(self, partitions: int, now_ms: int, *, strict: bool) -> MutationCharge:
         """Takes a token for each partition. If it is strict, nothing is taken from an overdrawn bucket."""
@@ -129,7 +130,7 @@ class MutationQuota(Used):
             tokens = self._bucket.tokens(self.limit, now_ms)
             if strict and tokens < 0:
                 return MutationCharge(False, bucket_throttle_ms(tokens, self.limit))
-            self._rate.record(partitions, now_ms)
+            self._samples.record(partitions, now_ms)
             left = self._bucket.take(partitions, self.limit, now_ms)
             return MutationCharge(True, 0 if strict else bucket_throttle_ms(left, self.limit))
 
@@ -137,8 +138,3 @@ class MutationQuota(Used):
         """The tokens that are there."""
         with self._lock:
             return self._bucket.tokens(self.limit, now_ms)
-
-    def rate(self, now_ms: int) -> float:
-        """Partitions per second."""
-        with self._lock:
-            return self._rate.rate(now_ms)
