@@ -31,6 +31,7 @@ from klog.protocol.interbroker.leader_and_isr import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
     LeaderAndIsrTopicError,
+    LeaderAndIsrTopicState,
 )
 from klog.protocol.interbroker.stop_replica import (
     StopReplicaPartitionError,
@@ -42,6 +43,7 @@ from klog.protocol.interbroker.update_metadata import (
     UpdateMetadataEndpoint,
     UpdateMetadataRequest,
     UpdateMetadataResponse,
+    UpdateMetadataTopicState,
 )
 
 _log = logging.getLogger(__name__)
@@ -118,15 +120,7 @@ def topic_uuid(topic_id: str | None) -> UUID | None:
     return uuid_of(decode_uuid(topic_id))
 
 
-class _IdentifiedTopic(Protocol):
-    @property
-    def topic_name(self) -> str: ...
-
-    @property
-    def topic_id(self) -> UUID | None: ...
-
-
-def topic_ids(topics: Iterable[_IdentifiedTopic]) -> dict[str, str]:
+def topic_ids(topics: Iterable[LeaderAndIsrTopicState | UpdateMetadataTopicState]) -> dict[str, str]:
     """The ids, as text, of those topics of a request's `topic_states` that have one."""
     return {each.topic_name: encode_uuid(each.topic_id.bytes) for each in topics if each.topic_id is not None}
 

@@ -134,14 +134,8 @@ def decode_response(api_key: int, version: int, body: Buffer) -> Entity:
     return read_entity(response_class(api_key, version), body)
 
 
-def encode_request(request: Entity) -> bytes:
-    """The body of a request entity. Raises UnencodableMessageError."""
-    return write_entity(request)
-
-
-def encode_response(response: Entity) -> bytes:
-    """The body of a response entity. Raises UnencodableMessageError."""
-    return write_entity(response)
+encode_request = encode_response = write_entity
+"""The body of an entity. Raises UnencodableMessageError."""
 
 
 @cache

@@ -158,10 +158,7 @@ def _topics(entries: Mapping[TopicPartition, SessionEntry]) -> list[FetchTopic]:
 
 
 def _forgotten(entries: Mapping[TopicPartition, SessionEntry]) -> list[ForgottenTopic]:
-    topics: dict[str, ForgottenTopic] = {}
-    for key, entry in entries.items():
-        topic = topics.get(key.topic)
-        if topic is None:
-            topic = topics[key.topic] = ForgottenTopic(key.topic, entry.topic_id, [])
-        topic.partitions.append(key.partition)
-    return list(topics.values())
+    return [
+        ForgottenTopic(each.name, each.topic_id, [partition.partition for partition in each.partitions])
+        for each in _topics(entries)
+    ]
