@@ -68,6 +68,11 @@ def by_topic(
     return [{topic: name, partitions: structs} for name, structs in found.items()]
 
 
+def partition_error(number: int, error: ErrorCode) -> Struct:
+    """A partition of which the answer says no more than its error."""
+    return {"partition_index": number, "error_code": error}
+
+
 _TOPIC_NAMES: Final = ("name", "topic", "topic_name")
 _PARTITIONS: Final = ("partitions", "partition_result", "results_by_partition", "partition_errors")
 _NUMBERS: Final = ("partition_index", "partition_id", "partition")

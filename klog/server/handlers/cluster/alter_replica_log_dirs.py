@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from klog.formats.names import TopicPartition
 from klog.protocol.error_codes import ErrorCode
-from klog.server.handlers.answers import Struct, by_topic, entity_of, send_answer
+from klog.server.handlers.answers import by_topic, entity_of, partition_error, send_answer
 from klog.server.network.request import Request
 
 
@@ -28,9 +28,5 @@ class AlterReplicaLogDirsHandler:
             for topic in directory.topics
             for number in topic.partitions
         }
-        results = by_topic(self.alter(targets).items(), _result, topic="topic_name")
+        results = by_topic(self.alter(targets).items(), partition_error, topic="topic_name")
         send_answer(request, results=results)
-
-
-def _result(number: int, error: ErrorCode) -> Struct:
-    return {"partition_index": number, "error_code": error}

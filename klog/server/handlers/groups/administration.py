@@ -76,9 +76,4 @@ def _described(group: DescribedGroup, operations: int) -> Struct:
 
 
 def _listed(group: ListedGroup) -> Struct:
-    return {
-        "group_id": group.group_id,
-        "protocol_type": group.protocol_type,
-        "group_state": group.state,
-        "group_type": group.kind,
-    }
+    return {**group._asdict(), "group_state": group.state, "group_type": group.kind}

@@ -128,10 +128,4 @@ def _answer_join(request: Request, result: JoinResult) -> None:
 
 
 def _answer_sync(request: Request, result: SyncResult) -> None:
-    send_answer(
-        request,
-        error_code=result.error,
-        protocol_type=result.protocol_type,
-        protocol_name=result.protocol_name,
-        assignment=result.assignment,
-    )
+    send_answer(request, error_code=result.error, **result._asdict())

@@ -22,7 +22,14 @@ from klog.coordinator.groups.values import (
 from klog.formats.names import PartitionKey
 from klog.protocol.entity_fields import Entity, Value
 from klog.protocol.error_codes import ErrorCode
-from klog.server.handlers.answers import Struct, by_topic, entity_of, milliseconds, send_answer
+from klog.server.handlers.answers import (
+    Struct,
+    by_topic,
+    entity_of,
+    milliseconds,
+    partition_error,
+    send_answer,
+)
 from klog.server.handlers.groups.tree_offsets import TreeOffsets
 from klog.server.network.request import Request
 
@@ -48,7 +55,7 @@ class OffsetsHandler:
         """OffsetCommit: answered when the offsets are replicated, or in the tree."""
         asked = entity_of(request)
         if request.api_version < OFFSETS_IN_GROUPS_FROM:
-            send_answer(request, topics=by_topic(self.tree.commit(asked), _error))
+            send_answer(request, topics=by_topic(self.tree.commit(asked), partition_error))
             return
         retention = getattr(asked, "retention_time", None)
         retention_ms = _NO_RETENTION_MS if retention is None else milliseconds(retention)
@@ -153,8 +160,4 @@ def _offset(number: int, fetched: FetchedOffset) -> Struct:
 
 def answer_errors(request: Request, errors: Mapping[PartitionKey, ErrorCode], **values: Value) -> None:
     """Answer with the error of each partition."""
-    send_answer(request, topics=by_topic(errors.items(), _error), **values)
-
-
-def _error(number: int, error: ErrorCode) -> Struct:
-    return {"partition_index": number, "error_code": error}
+    send_answer(request, topics=by_topic(errors.items(), partition_error), **values)

@@ -41,14 +41,7 @@ class TransactionsHandler:
             asked.producer_id_filters,
             getattr(asked, "duration_filter", _ANY_DURATION_MS),
         )
-        listed = [
-            {
-                "transactional_id": each.transactional_id,
-                "producer_id": each.producer_id,
-                "transaction_state": each.state,
-            }
-            for each in listing.listed
-        ]
+        listed = [{**each._asdict(), "transaction_state": each.state} for each in listing.listed]
         send_answer(
             request,
             error_code=listing.error,

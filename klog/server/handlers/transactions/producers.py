@@ -99,7 +99,8 @@ class ProducersHandler:
         """AddPartitionsToTxn: answered when the transactions are written."""
         version = request.api_version
         if version < _SEVERAL_TRANSACTIONS_FROM:
-            wanted = _wanted_by_client(read_add_partitions(version, request.body))
+            asked = read_add_partitions(version, request.body)
+            wanted = _Wanted(asked.transactional_id, _producer(asked), asked.partitions)
             refused = self._refused(wanted.partitions, may_be_internal=False)
             self._ask(version, wanted, refused, lambda errors: _answer_client(request, errors))
             return
@@ -150,7 +151,7 @@ class ProducersHandler:
         partition = TopicPartition(CONSUMER_OFFSETS, self.partition_of_group(asked.group_id))
         self.transactions.add_partitions(
             asked.transactional_id,
-            Producer(asked.producer_id, asked.producer_epoch),
+            _producer(asked),
             frozenset((partition,)),
             lambda error: _answer_error(request, error),
         )
@@ -162,7 +163,7 @@ class ProducersHandler:
         asked = read_end_txn(request.api_version, request.body)
         self.transactions.end(
             asked.transactional_id,
-            Producer(asked.producer_id, asked.producer_epoch),
+            _producer(asked),
             asked.committed,
             lambda error: _answer_error(request, error),
         )
@@ -193,26 +194,16 @@ class _PendingAnswers:
         return take
 
 
-def _wanted_by_client(asked: AddPartitions) -> _Wanted:
-    return _Wanted(
-        asked.transactional_id, Producer(asked.producer_id, asked.producer_epoch), asked.partitions
-    )
-
-
 def _wanted_by_broker(asked: Entity) -> _Wanted:
-    return _Wanted(
-        asked.transactional_id,
-        Producer(asked.producer_id, asked.producer_epoch),
-        _partitions(asked.topics),
-        asked.verify_only,
+    # Each partition once.
+    partitions = dict.fromkeys(
+        TopicPartition(topic.name, number) for topic in asked.topics for number in topic.partitions
     )
+    return _Wanted(asked.transactional_id, _producer(asked), list(partitions), asked.verify_only)
 
 
-def _partitions(topics: Sequence[Entity]) -> list[TopicPartition]:
-    """The partitions of a request, each of them once."""
-    return list(
-        dict.fromkeys(TopicPartition(topic.name, number) for topic in topics for number in topic.partitions)
-    )
+def _producer(asked: Entity | AddPartitions) -> Producer:
+    return Producer(asked.producer_id, asked.producer_epoch)
 
 
 def _init_answer(request: Request, result: InitResult) -> Entity:
