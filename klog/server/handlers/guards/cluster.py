@@ -39,13 +39,14 @@ _MESSAGES: Final[Mapping[ErrorCode, str]] = {
 }
 
 
-def _needs(operation: AclOperation, refusal: Callable[[Request, Entity], Struct]) -> Guard:
-    """A guard that lets a request pass whole or not at all."""
+def _needs(operation: AclOperation, refusal: Callable[[Request, Entity], Struct] | None = None) -> Guard:
+    """A guard that lets a request pass whole or not at all. `refusal` says more than the error."""
 
     def guard(access: Access, request: Request, wanted: Entity) -> Verdict:
         if access.allows_on_cluster(request, operation):
             return None
-        return Answer(refusal(request, wanted))
+        more = {} if refusal is None else refusal(request, wanted)
+        return Answer({"error_code": _REFUSED, **more})
 
     return guard
 
@@ -53,20 +54,16 @@ def _needs(operation: AclOperation, refusal: Callable[[Request, Entity], Struct]
 # -- the answers ---------------------------------------------------------------------------------------------
 
 
-def _top(_request: Request, _wanted: Entity) -> Struct:
-    return {"error_code": _REFUSED}
+def _message(request: Request, _wanted: Entity) -> Struct:
+    return {"error_message": not_authorized(request)}
 
 
-def _top_with_message(request: Request, _wanted: Entity) -> Struct:
-    return {"error_code": _REFUSED, "error_message": not_authorized(request)}
-
-
-def _top_with_default_message(_request: Request, _wanted: Entity) -> Struct:
-    return {"error_code": _REFUSED, "error_message": _MESSAGES[_REFUSED]}
+def _default_message(_request: Request, _wanted: Entity) -> Struct:
+    return {"error_message": _MESSAGES[_REFUSED]}
 
 
 def _leader_and_isr(_request: Request, wanted: Entity) -> Struct:
-    return {"error_code": _REFUSED, "topics": topic_errors(wanted.topic_states, _REFUSED)}
+    return {"topics": topic_errors(wanted.topic_states, _REFUSED)}
 
 
 def _stop_replica(_request: Request, wanted: Entity) -> Struct:
@@ -75,7 +72,7 @@ def _stop_replica(_request: Request, wanted: Entity) -> Struct:
         for topic in topic_errors(wanted.topic_states, _REFUSED)
         for each in topic["partitions"]
     ]
-    return {"error_code": _REFUSED, "partition_errors": errors}
+    return {"partition_errors": errors}
 
 
 def _log_dir_moves(_request: Request, wanted: Entity) -> Struct:
@@ -84,17 +81,13 @@ def _log_dir_moves(_request: Request, wanted: Entity) -> Struct:
 
 
 def _elections(_request: Request, wanted: Entity) -> Struct:
-    results = topic_errors(wanted.topic_partitions or (), _REFUSED, error_message=None)
-    return {"error_code": _REFUSED, "replica_election_results": results}
+    topics = wanted.topic_partitions or ()
+    return {"replica_election_results": topic_errors(topics, _REFUSED, error_message=None)}
 
 
 def _reassignments(request: Request, wanted: Entity) -> Struct:
-    message = not_authorized(request)
-    return {
-        "error_code": _REFUSED,
-        "error_message": message,
-        "responses": topic_errors(wanted.topics, _REFUSED, error_message=message),
-    }
+    message = _message(request, wanted)
+    return {**message, "responses": topic_errors(wanted.topics, _REFUSED, **message)}
 
 
 def _acl_creations(request: Request, wanted: Entity) -> Struct:
@@ -124,7 +117,7 @@ def _quota_changes(_request: Request, wanted: Entity) -> Struct:
 def _scram_users(_request: Request, wanted: Entity) -> Struct:
     # Kafka names none of them here.
     refused = {"user": "", "error_code": _REFUSED, "error_message": None, "credential_infos": ()}
-    return {"error_code": _REFUSED, "results": [refused for _ in wanted.users or ()]}
+    return {"results": [refused for _ in wanted.users or ()]}
 
 
 def _scram_changes(_request: Request, wanted: Entity) -> Struct:
@@ -202,24 +195,24 @@ _ALTER_CONFIGS: Final = _config_guard(AclOperation.ALTER_CONFIGS, _unaltered, "r
 GUARDS: Final[Mapping[int, Guard]] = {
     ApiKey.LEADER_AND_ISR: _needs(AclOperation.CLUSTER_ACTION, _leader_and_isr),
     ApiKey.STOP_REPLICA: _needs(AclOperation.CLUSTER_ACTION, _stop_replica),
-    ApiKey.UPDATE_METADATA: _needs(AclOperation.CLUSTER_ACTION, _top),
-    ApiKey.CONTROLLED_SHUTDOWN: _needs(AclOperation.CLUSTER_ACTION, _top),
-    ApiKey.ALTER_PARTITION: _needs(AclOperation.CLUSTER_ACTION, _top),
-    ApiKey.ALLOCATE_PRODUCER_IDS: _needs(AclOperation.CLUSTER_ACTION, _top),
-    ApiKey.UPDATE_FEATURES: _needs(AclOperation.ALTER, _top_with_default_message),
-    ApiKey.DESCRIBE_ACLS: _needs(AclOperation.DESCRIBE, _top_with_message),
+    ApiKey.UPDATE_METADATA: _needs(AclOperation.CLUSTER_ACTION),
+    ApiKey.CONTROLLED_SHUTDOWN: _needs(AclOperation.CLUSTER_ACTION),
+    ApiKey.ALTER_PARTITION: _needs(AclOperation.CLUSTER_ACTION),
+    ApiKey.ALLOCATE_PRODUCER_IDS: _needs(AclOperation.CLUSTER_ACTION),
+    ApiKey.UPDATE_FEATURES: _needs(AclOperation.ALTER, _default_message),
+    ApiKey.DESCRIBE_ACLS: _needs(AclOperation.DESCRIBE, _message),
     ApiKey.CREATE_ACLS: _needs(AclOperation.ALTER, _acl_creations),
     ApiKey.DELETE_ACLS: _needs(AclOperation.ALTER, _acl_deletions),
     ApiKey.DESCRIBE_CONFIGS: _config_guard(AclOperation.DESCRIBE_CONFIGS, _undescribed, "results"),
     ApiKey.ALTER_CONFIGS: _ALTER_CONFIGS,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: _ALTER_CONFIGS,
-    ApiKey.LIST_CONFIG_RESOURCES: _needs(AclOperation.DESCRIBE_CONFIGS, _top),
+    ApiKey.LIST_CONFIG_RESOURCES: _needs(AclOperation.DESCRIBE_CONFIGS),
     ApiKey.ALTER_REPLICA_LOG_DIRS: _needs(AclOperation.ALTER, _log_dir_moves),
-    ApiKey.DESCRIBE_LOG_DIRS: _needs(AclOperation.DESCRIBE, _top),
+    ApiKey.DESCRIBE_LOG_DIRS: _needs(AclOperation.DESCRIBE),
     ApiKey.ELECT_LEADERS: _needs(AclOperation.ALTER, _elections),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: _needs(AclOperation.ALTER, _reassignments),
-    ApiKey.LIST_PARTITION_REASSIGNMENTS: _needs(AclOperation.DESCRIBE, _top_with_message),
-    ApiKey.DESCRIBE_CLIENT_QUOTAS: _needs(AclOperation.DESCRIBE_CONFIGS, _top),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: _needs(AclOperation.DESCRIBE, _message),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: _needs(AclOperation.DESCRIBE_CONFIGS),
     ApiKey.ALTER_CLIENT_QUOTAS: _needs(AclOperation.ALTER_CONFIGS, _quota_changes),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _needs(AclOperation.DESCRIBE, _scram_users),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _needs(AclOperation.ALTER, _scram_changes),

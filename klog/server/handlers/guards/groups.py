@@ -20,10 +20,10 @@ from klog.server.handlers.guards.verdicts import (
     Answer,
     Guard,
     Part,
-    Split,
     Verdict,
     adding,
     changing,
+    part_of_topics,
     split,
     with_list,
 )
@@ -94,8 +94,7 @@ def _heartbeat(access: Access, request: Request, wanted: Entity) -> Verdict:
 def _commit(access: Access, request: Request, wanted: Entity) -> Verdict:
     if not _may_read(access, request, wanted.group_id):
         return Answer({"topics": topic_errors(wanted.topics, _REFUSED)})
-    topics = split(access, request, AclOperation.READ, wanted.topics)
-    return part_of_topics(wanted, topics, topic_errors(topics.refused, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    return part_of_topics(access, request, wanted, AclOperation.READ)
 
 
 def _delete_offsets(access: Access, request: Request, wanted: Entity) -> Verdict:
@@ -105,18 +104,8 @@ def _delete_offsets(access: Access, request: Request, wanted: Entity) -> Verdict
     refused = topic_errors(topics.refused, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     if refused and not topics.allowed:
         return Answer({"topics": refused})  # the group is not looked at
-    return part_of_topics(wanted, topics, refused, unless_failed=True)
-
-
-def part_of_topics(
-    wanted: Entity, topics: Split, refused: Sequence[Struct], *, unless_failed: bool = False
-) -> Verdict:
-    """The topics that the client may use, and errors for the others."""
-    if not topics.refused:
-        return None
-    return Part(
-        with_list(wanted, "topics", topics.allowed), adding("topics", refused, unless_failed=unless_failed)
-    )
+    passed = with_list(wanted, "topics", topics.allowed)
+    return Part(passed, adding("topics", refused, unless_failed=True)) if refused else None
 
 
 def _fetch_offsets(access: Access, request: Request, wanted: Entity) -> Verdict:

@@ -18,13 +18,13 @@ from klog.protocol.apis import ApiKey
 from klog.protocol.entity_fields import Entity, Value
 from klog.protocol.error_codes import ErrorCode
 from klog.server.handlers.access import Access
-from klog.server.handlers.answers import Struct, topic_errors
-from klog.server.handlers.guards.groups import part_of_topics
+from klog.server.handlers.answers import Struct
 from klog.server.handlers.guards.verdicts import (
     Guard,
     Part,
     Verdict,
     adding,
+    part_of_topics,
     split,
     with_list,
 )
@@ -41,29 +41,30 @@ _UNKNOWN: Final = -1
 
 
 def _list_offsets(access: Access, request: Request, wanted: Entity) -> Verdict:
-    topics = split(access, request, AclOperation.DESCRIBE, wanted.topics)
-    nothing = {"old_style_offsets": (), "timestamp": _UNKNOWN, "offset": _UNKNOWN, "leader_epoch": _UNKNOWN}
-    return part_of_topics(wanted, topics, topic_errors(topics.refused, _REFUSED, **nothing))
+    nothing: Struct = {
+        "old_style_offsets": (),
+        "timestamp": _UNKNOWN,
+        "offset": _UNKNOWN,
+        "leader_epoch": _UNKNOWN,
+    }
+    return part_of_topics(access, request, wanted, AclOperation.DESCRIBE, **nothing)
 
 
 def _delete_records(access: Access, request: Request, wanted: Entity) -> Verdict:
-    topics = split(access, request, AclOperation.DELETE, wanted.topics)
-    return part_of_topics(wanted, topics, topic_errors(topics.refused, _REFUSED, low_watermark=_UNKNOWN))
+    return part_of_topics(access, request, wanted, AclOperation.DELETE, low_watermark=_UNKNOWN)
 
 
 def _epoch_ends(access: Access, request: Request, wanted: Entity) -> Verdict:
     if access.allows_on_cluster(request, AclOperation.CLUSTER_ACTION, logs_denial=False):
         return None
-    topics = split(access, request, AclOperation.DESCRIBE, wanted.topics, lambda topic: str(topic.topic))
     nothing = {"leader_epoch": _UNKNOWN, "end_offset": _UNKNOWN}
-    return part_of_topics(wanted, topics, topic_errors(topics.refused, _REFUSED, **nothing))
+    describe = AclOperation.DESCRIBE
+    return part_of_topics(access, request, wanted, describe, lambda topic: str(topic.topic), **nothing)
 
 
 def _describe_producers(access: Access, request: Request, wanted: Entity) -> Verdict:
-    topics = split(access, request, AclOperation.READ, wanted.topics)
-    message = "Topic authorization failed."
-    refused = topic_errors(topics.refused, _REFUSED, error_message=message, active_producers=())
-    return part_of_topics(wanted, topics, refused)
+    nothing: Struct = {"error_message": "Topic authorization failed.", "active_producers": ()}
+    return part_of_topics(access, request, wanted, AclOperation.READ, **nothing)
 
 
 def _describe_topic_partitions(cache: MetadataCache) -> Guard:

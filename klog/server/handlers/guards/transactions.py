@@ -17,13 +17,13 @@ from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
 from klog.server.handlers.access import Access
 from klog.server.handlers.answers import Struct, by_topic, topic_errors
-from klog.server.handlers.guards.groups import part_of_topics
 from klog.server.handlers.guards.verdicts import (
     Answer,
     Guard,
     Part,
     Verdict,
     changing,
+    part_of_topics,
     split,
     with_list,
 )
@@ -108,8 +108,7 @@ def _commit_offsets(access: Access, request: Request, wanted: Entity) -> Verdict
         return Answer({"topics": topic_errors(wanted.topics, _ID_REFUSED)})
     if not access.allows(request, AclOperation.READ, AclResourceType.GROUP, wanted.group_id):
         return Answer({"topics": topic_errors(wanted.topics, ErrorCode.GROUP_AUTHORIZATION_FAILED)})
-    topics = split(access, request, AclOperation.READ, wanted.topics)
-    return part_of_topics(wanted, topics, topic_errors(topics.refused, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    return part_of_topics(access, request, wanted, AclOperation.READ)
 
 
 def _write_markers(access: Access, request: Request, wanted: Entity) -> Verdict:

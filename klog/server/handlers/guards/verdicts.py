@@ -12,9 +12,10 @@ from typing import NamedTuple
 
 from klog.protocol.acls import AclOperation, AclResourceType
 from klog.protocol.entity_fields import Entity, Value, entity_fields
+from klog.protocol.error_codes import ErrorCode
 from klog.protocol.messages import response_class
 from klog.server.handlers.access import Access
-from klog.server.handlers.answers import Struct, entity_of, send_answer
+from klog.server.handlers.answers import Struct, entity_of, send_answer, topic_errors
 from klog.server.handlers.dispatch import Route
 from klog.server.network.request import Amend, Request
 
@@ -107,3 +108,19 @@ def split(
     for item in items:
         (found.allowed if name_of(item) in names else found.refused).append(item)
     return found
+
+
+def part_of_topics(
+    access: Access,
+    request: Request,
+    wanted: Entity,
+    operation: AclOperation,
+    name_of: Callable[[Entity], str] = lambda item: item.name,
+    **fields: Value,
+) -> Verdict:
+    """The topics that the client may use, and errors for the others, with further `fields`."""
+    topics = split(access, request, operation, wanted.topics, name_of)
+    if not topics.refused:
+        return None
+    refused = topic_errors(topics.refused, ErrorCode.TOPIC_AUTHORIZATION_FAILED, **fields)
+    return Part(with_list(wanted, "topics", topics.allowed), adding("topics", refused))
