@@ -77,12 +77,12 @@ def test_threads_and_limits_follow_their_configs(broker: Broker) -> None:
     eventually(lambda: broker.network.thread_counts == (2, 5))
     # The limits follow the threads. One connection is left, the controller's.
     eventually(lambda: broker.live.broker().number("max.connections.per.ip") == 3)
-    eventually(lambda: broker.network.connection_count == 1)
+    eventually(lambda: broker.network.counts.total == 1)
     clients = [socket.create_connection(("127.0.0.1", broker.network.port("PLAINTEXT"))) for _ in range(4)]
-    eventually(lambda: broker.network.connection_count == 3)
+    eventually(lambda: broker.network.counts.total == 3)
     for client in clients:
         client.close()
-    eventually(lambda: broker.network.connection_count == 1)
+    eventually(lambda: broker.network.counts.total == 1)
     assert alter(broker, {"num.io.threads": None, "num.network.threads": None}, name="")[0] == ErrorCode.NONE
     eventually(lambda: broker.network.thread_counts == (1, os.cpu_count() or 1))
 

@@ -45,7 +45,7 @@ def test_a_broker_counts_connections_by_the_addresses_of_hosts(tmp_path) -> None
     running = broker(tmp_path, **{"max.connections.per.ip": "0", LIMITS: "localhost:5"})
     try:
         # The controller's connection would be refused without its own limit.
-        eventually(lambda: running.network.connection_count == 1)
+        eventually(lambda: running.network.counts.total == 1)
     finally:
         running.stop()
 

@@ -11,15 +11,17 @@ import resource
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from klog.coordinator.groups.services import GroupCounts
 from klog.formats.constants import INT64_MAX
 from klog.formats.names import TopicPartition
 from klog.metadata.store import SessionState
 from klog.server.metrics.controller import ControllerSnapshot, controller_metrics
-from klog.server.metrics.coordinators import GroupsSnapshot, group_metrics, transaction_metrics
+from klog.server.metrics.coordinators import group_metrics, transaction_metrics
 from klog.server.metrics.exposition import Metric, Sample, counter, gauge, gauges, render
 from klog.server.metrics.fetchers import fetch_counts, fetcher_metrics
 from klog.server.metrics.logs import cleaner_metrics, directory_metrics, log_metrics
@@ -42,7 +44,7 @@ class _Snapshot(NamedTuple):
     processors_waited_s: Mapping[str, float]  # by network thread
     times: TimesByName
     controller: ControllerSnapshot
-    groups: GroupsSnapshot
+    groups: GroupCounts
     fetches: Mapping[str, int]  # by thread that copies from a leader
 
 
@@ -131,7 +133,7 @@ def _snapshot(broker: Broker) -> _Snapshot:
         {name: each.waited_s for name, each in broker.network.processors.items()},
         request_times(broker.counters),
         ControllerSnapshot.of(broker.controller_times),
-        GroupsSnapshot.of(broker.groups),
+        replace(broker.groups.counts),
         fetch_counts(broker.fetchers),
     )
 
@@ -143,11 +145,11 @@ def _network_metrics(broker: Broker, now: _Snapshot, before: _Snapshot, seconds:
         yield gauges(
             f"kafka_server_{name}_connection_count", "open connections", "listener", network.connection_counts
         )
-    accepted, by_listener = network.accept_rates()
+    accepted, by_listener = network.counts.rates()
     prefix = "kafka_server_socket_server_metrics"
     yield gauges(f"{prefix}_connection_accept_rate", "connections a second", "listener", by_listener)
     yield gauge(f"{prefix}_broker_connection_accept_rate", "of all listeners that are limited", accepted)
-    by_rate, by_address = network.accept_throttle_times_ms()
+    by_rate, by_address = network.counts.throttle_times_ms()
     for name, times_ms in (("connection", by_rate), ("ip_connection", by_address)):
         yield gauges(f"{prefix}_{name}_accept_throttle_time", "ms, of those that wait", "listener", times_ms)
     yield gauge(

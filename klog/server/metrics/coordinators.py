@@ -16,6 +16,7 @@ from klog.coordinator.groups.classic.group import Group
 from klog.coordinator.groups.consumer.values import ConsumerGroupState
 from klog.coordinator.groups.coordinator import GroupCoordinator
 from klog.coordinator.groups.offsets.offsets import GroupOffsets
+from klog.coordinator.groups.services import GroupCounts
 from klog.coordinator.groups.values import GroupState
 from klog.coordinator.runtime.ownership import LoadTimes
 from klog.coordinator.transactions.values import TransactionState
@@ -47,17 +48,6 @@ LogEnd = Callable[[PartitionKey], int | None]
 """The offset up to which consumers may read a partition; None if this broker does not lead it."""
 
 
-class GroupsSnapshot(NamedTuple):
-    """The counts of the group coordinator at one moment."""
-
-    counts: tuple[int, ...]
-
-    @classmethod
-    def of(cls, groups: GroupCoordinator) -> GroupsSnapshot:
-        """What has been counted so far."""
-        return cls(astuple(groups.counts))
-
-
 class _Found(NamedTuple):
     """How many groups are in each state, and how many offsets they have."""
 
@@ -71,8 +61,8 @@ class _Found(NamedTuple):
 def group_metrics(
     groups: GroupCoordinator,
     log_end: LogEnd,
-    now: GroupsSnapshot,
-    before: GroupsSnapshot,
+    now: GroupCounts,
+    before: GroupCounts,
     seconds: float,
     pause: Callable[[], None],
 ) -> Iterator[Metric]:
@@ -90,7 +80,7 @@ def group_metrics(
     unread = "offsets that groups with members have not read, in partitions that this broker leads"
     yield gauge("klog_coordinator_group_lag", unread, found.lag)
     yield gauge("klog_coordinator_group_lag_max", f"the most {unread}", found.largest_lag)
-    for (name, what), count, earlier in zip(_COUNTED, now.counts, before.counts, strict=True):
+    for (name, what), count, earlier in zip(_COUNTED, astuple(now), astuple(before), strict=True):
         rate = (count - earlier) / seconds if seconds > 0 else 0.0
         yield gauge(f"{_GROUPS}{name}_rate", f"{what} a second, in the last minute", rate)
         yield counter(f"{_GROUPS}{name}_count", what, count)

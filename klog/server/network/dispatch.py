@@ -51,7 +51,6 @@ def serve_frame(
         request = Request(connection, frame, now_ms)
     except KlogError as error:
         log_closing(connection, error)
-        connection.closing = True
         return True
     connection.in_flight = request
     if may_block(request.api_key, request.api_version):
@@ -73,7 +72,7 @@ def run_on(connection: Connection, run: Run, buffer: bytearray, start: int, end:
         log_closing(connection, error)
     except Exception:
         _log.exception("Closing %s: the handler failed", connection)
-    connection.closing = True
+        connection.closing = True
     return start
 
 
@@ -94,12 +93,15 @@ def queue_answer(connection: Connection, request: Request) -> None:
         connection.queue_answer(request)
     except KlogError as error:
         log_closing(connection, error)
-        connection.closing = True
     if not connection.outbound.size_bytes:
         # There is no answer, so nothing is left to be sent.
         connection.count_sent()
 
 
-def log_closing(connection: Connection, error: Exception) -> None:
-    """Logs that a connection is closed because it broke a rule."""
-    _log.warning("Closing %s: %s", connection, error)
+def log_closing(connection: Connection, error: KlogError | OSError) -> None:
+    """Has a connection closed after what it still has to send: it broke a rule, or is broken itself, which is
+    a debug line.
+    """
+    level = logging.WARNING if isinstance(error, KlogError) else logging.DEBUG
+    _log.log(level, "Closing %s: %s", connection, error)
+    connection.closing = True

@@ -273,7 +273,6 @@ class FrameReader:
         if what is None:
             what = f"a frame of {frame_bytes} bytes, allowed are 1 to {limit} ({config})"
         log_closing(connection, MalformedMessageError(what))
-        connection.closing = True
 
     # Authentication.
 
@@ -285,7 +284,6 @@ class FrameReader:
             step = connection.authentication.take_frame(frame)
         except KlogError as error:
             log_closing(connection, error)
-            connection.closing = True
             return
         except Exception:
             # Of any kind: it costs the connection, not the thread.

@@ -154,7 +154,6 @@ class IoThread:
             request = Request(connection, frame.buffer, self._clock_ms())
         except KlogError as error:
             log_closing(connection, error)
-            connection.closing = True
             return None
         connection.in_flight = request
         return request
@@ -164,8 +163,7 @@ class IoThread:
         try:
             return _fill(connection, frame)
         except OSError as error:
-            _log.debug("Closing %s: %s", connection, error)
-            connection.closing = True
+            log_closing(connection, error)
             return False
 
     def _send_cold(self, connection: Connection) -> bool:
@@ -185,13 +183,10 @@ class IoThread:
             if sent_all:
                 connection.count_sent()
             return sent_all and not connection.closing
-        except KlogError as error:
+        except (KlogError, OSError) as error:
             log_closing(connection, error)
-        except OSError as error:
-            _log.debug("Closing %s: %s", connection, error)
         # What is left cannot be sent, so the network thread closes the connection at once.
         connection.outbound.clear()
-        connection.closing = True
         return False
 
     def _begin_next(self, connection: Connection) -> bool:

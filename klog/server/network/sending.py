@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import logging
-
 from klog.formats.errors import KlogError
 from klog.server.network.connection import Connection
 from klog.server.network.connection_registry import ConnectionRegistry
 from klog.server.network.dispatch import log_closing
 from klog.server.network.poller import READABLE, WRITABLE
-
-_log = logging.getLogger("klog.server.network")
 
 
 class Sender:
@@ -30,12 +26,8 @@ class Sender:
         queued_bytes = outbound.size_bytes
         try:
             sent_all = outbound.flush(connection.socket)
-        except KlogError as error:
+        except (KlogError, OSError) as error:
             log_closing(connection, error)
-            registry.close(connection)
-            return False
-        except OSError as error:
-            _log.debug("Closing %s: %s", connection, error)
             registry.close(connection)
             return False
         connection.traffic.moved_bytes += queued_bytes - outbound.size_bytes

@@ -65,8 +65,8 @@ class SocketServer:
         self._clock_ms = clock_ms
         self._poller_factory = poller_factory
         self._is_cached = is_cached
-        self._counts = ConnectionCounts(settings, clock_ms, ip_limits)
-        self._counts.reconfigure(settings, [each.name for each in listeners])
+        self.counts = ConnectionCounts(settings, clock_ms, ip_limits)
+        self.counts.reconfigure(settings, [each.name for each in listeners])
         self._channel = RequestChannel(settings.queued_max_requests)
         bytes_allowed = settings.queued_max_request_bytes
         self.memory = MemoryPool(bytes_allowed, self._resume_held) if bytes_allowed > 0 else None
@@ -90,7 +90,7 @@ class SocketServer:
             self._settings,
             listener,
             sock,
-            self._counts,
+            self.counts,
             self._clock_ms,
             self._poller_factory,
             self._is_cached,
@@ -114,7 +114,7 @@ class SocketServer:
             self._channel,
             self._clock_ms,
             self._connection_closed,
-            self._counts,
+            self.counts,
             self.memory,
             self._poller_factory,
             move_to,
@@ -239,7 +239,7 @@ class SocketServer:
                 undoing.pop_all()
             self._listeners = tuple(listeners)
             names = [each.name for each in listeners]
-            self._counts.reconfigure(settings, names)
+            self.counts.reconfigure(settings, names)
             for gone in self._served.keys() - names:
                 self._served.pop(gone).close()
             for listener in listeners:
@@ -325,7 +325,7 @@ class SocketServer:
         self._served.clear()
 
     def _connection_closed(self, connection: Connection) -> None:
-        self._counts.remove(connection.listener.name, connection.peer[0])
+        self.counts.remove(connection.listener.name, connection.peer[0])
         for served in tuple(self._served.values()):
             served.connection_closed()
 
@@ -336,22 +336,9 @@ class SocketServer:
     # For metrics.
 
     @property
-    def connection_count(self) -> int:
-        """Open connections."""
-        return self._counts.total
-
-    @property
     def connection_counts(self) -> Mapping[str, int]:
         """Open connections by the listener that they came through."""
-        return {listener.name: self._counts.of_listener(listener.name) for listener in self._listeners}
-
-    def accept_rates(self) -> tuple[float, Mapping[str, float]]:
-        """Connections accepted a second, as they count for the broker's limit, and by listener."""
-        return self._counts.rates()
-
-    def accept_throttle_times_ms(self) -> tuple[Mapping[str, float], Mapping[str, float]]:
-        """How long connections waited to be accepted, by listener: by rates, and by rates of addresses."""
-        return self._counts.throttle_times_ms()
+        return {listener.name: self.counts.of_listener(listener.name) for listener in self._listeners}
 
     @property
     def queued_requests(self) -> int:

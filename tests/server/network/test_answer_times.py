@@ -88,7 +88,7 @@ def test_a_request_whose_client_leaves_while_it_waits_is_counted_when_it_is_answ
             eventually(lambda: waiting)
             # With a reset, which is noticed at once: an answer to a client that only ends is sent.
             client.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        eventually(lambda: server.connection_count == 0)
+        eventually(lambda: server.counts.total == 0)
         assert not counter.counted
         waiting[0].respond([b"too late"])
         eventually(lambda: counter.counted)

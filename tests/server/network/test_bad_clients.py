@@ -60,7 +60,7 @@ def test_a_bad_frame_closes_its_connection_with_one_log_line(bad, caplog):
         assert client.receive() == (1, b"good")
         assert client.is_closed()
         assert other.ask(b"still here") == b"still here"
-        eventually(lambda: server.connection_count == 1)
+        eventually(lambda: server.counts.total == 1)
     lines = [record.getMessage() for record in caplog.records if record.name.startswith("klog.")]
     assert len(lines) == 1, lines
     assert lines[0].startswith("Closing 127.0.0.1:")
@@ -85,7 +85,7 @@ def test_random_bytes_never_stop_the_server():
                 client.send(noise)
         with Client(server) as client:
             assert client.ask(b"fine") == b"fine"
-        eventually(lambda: server.connection_count == 0)
+        eventually(lambda: server.counts.total == 0)
 
 
 class OddError(Exception):
@@ -168,7 +168,7 @@ def test_a_connection_that_cannot_be_set_up_does_not_end_the_accepting():
                 assert refused.is_closed()
         with Client(server) as client:
             assert client.ask(b"fine") == b"fine"
-            assert server.connection_count == 1
+            assert server.counts.total == 1
         assert odd.refused == 2
     finally:
         server.stop()
@@ -333,7 +333,7 @@ def test_an_idle_connection_is_closed_and_a_waiting_one_is_not():
         eventually(lambda: len(waiting) == 1)
         now_ms = 10_001
         assert idle.is_closed()
-        eventually(lambda: server.connection_count == 1)
+        eventually(lambda: server.counts.total == 1)
         waiting[0].respond([b"at last"])
         assert patient.receive() == (1, b"at last")
 
@@ -354,7 +354,7 @@ def test_connections_beyond_the_limit_of_an_address_are_closed():
         with Client(server) as three:
             assert three.is_closed()
         one.sock.close()
-        eventually(lambda: server.connection_count == 1)
+        eventually(lambda: server.counts.total == 1)
         with Client(server) as four:
             assert four.ask(b"x") == b"x"
 
@@ -382,7 +382,7 @@ def test_connections_beyond_the_rate_of_their_address_are_held_and_not_served():
         with socket.create_connection(("127.0.0.1", server.port("TEST")), source_address=other) as sock:
             sock.sendall(frame(b"x"))
             assert sock.recv(4) == (4 + 1).to_bytes(4)
-        assert server.connection_count <= 3
+        assert server.counts.total <= 3
         three.sock.settimeout(0.1)
         with pytest.raises(TimeoutError):
             three.receive()
@@ -408,7 +408,7 @@ def test_at_the_limit_of_all_connections_the_next_one_waits_until_another_closes
         assert one.ask(b"x") == two.ask(b"x") == b"x"
         three.send(frame(b"waited"))
         time.sleep(0.1)
-        assert server.connection_count == 2
+        assert server.counts.total == 2
         one.sock.close()
         assert three.receive() == (1, b"waited")
         two.sock.close()
@@ -451,12 +451,12 @@ def test_connecting_and_disconnecting_leaks_nothing():
                         client.ask(bytes(number * 1000))
                     elif number % 2:
                         client.send(frame(bytes(100_000))[: number * 100])
-            eventually(lambda: server.connection_count == 0)
+            eventually(lambda: server.counts.total == 0)
 
         churn(30)
         before = len(os.listdir("/proc/self/fd"))
         join([started(churn, 100) for _ in range(4)])
-        eventually(lambda: server.connection_count == 0)
+        eventually(lambda: server.counts.total == 0)
         eventually(lambda: len(os.listdir("/proc/self/fd")) <= before)
 
 

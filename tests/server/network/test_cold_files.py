@@ -185,7 +185,7 @@ def test_a_client_may_disconnect_before_its_cold_slice_is_sent(segment):
         for _ in range(20):
             with Client(server) as client:
                 client.send(frame(b""))
-        eventually(lambda: server.connection_count == 0)
+        eventually(lambda: server.counts.total == 0)
 
 
 def test_a_cold_file_that_ends_early_costs_the_connection(segment, caplog):
@@ -193,7 +193,7 @@ def test_a_cold_file_that_ends_early_costs_the_connection(segment, caplog):
         client.send(frame(b""))
         with pytest.raises((EOFError, ConnectionError)):
             client.receive()
-        eventually(lambda: server.connection_count == 0)
+        eventually(lambda: server.counts.total == 0)
     assert "the file ends before the records" in caplog.text
 
 

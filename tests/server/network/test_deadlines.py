@@ -160,7 +160,7 @@ def test_a_client_may_disconnect_while_it_is_throttled():
             client.ask(b"slow")
         clock.now_ms = 5_000
         rounds(other)
-        eventually(lambda: server.connection_count == 1)
+        eventually(lambda: server.counts.total == 1)
         assert other.ask(b"fast") == b"fast"
 
 

@@ -162,7 +162,7 @@ def test_a_closed_file_costs_the_connection(tmp_path, caplog):
         client.send(frame(b""))
         with pytest.raises((EOFError, ConnectionError)):
             client.receive()
-        eventually(lambda: server.connection_count == 0)
+        eventually(lambda: server.counts.total == 0)
     assert "the file was closed" in caplog.text
 
 

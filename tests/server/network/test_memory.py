@@ -84,7 +84,7 @@ def test_closed_connections_return_their_memory():
             eventually(lambda: len(held) == 1)
             # The client resets the connection: while a request is handled the server does not read.
             asked.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        eventually(lambda: server.connection_count == 0)
+        eventually(lambda: server.counts.total == 0)
         # The request is still there.
         assert server.memory.available_bytes == 1000 - HEADER_BYTES - 1
         held[0].respond([b"too late"])

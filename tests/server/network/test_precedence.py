@@ -124,7 +124,7 @@ def test_a_request_of_a_broker_is_answered_before_those_of_clients_that_came_ear
     server.start()
     clients = [Client(server) for _ in range(61)]
     with Client(server, listener="BROKERS") as broker:
-        eventually(lambda: server.connection_count == 62)
+        eventually(lambda: server.counts.total == 62)
         clients[0].send(frame(b"first"))
         assert looking.wait(TIMEOUT_S)
         for client in clients[1:]:

@@ -61,7 +61,7 @@ def test_a_network_thread_that_ends_sends_its_answers_and_closes_its_connections
             request.respond([b"answer"])
         for client in clients:
             assert client.receive() == (1, b"answer")
-        eventually(lambda: server.connection_count == 2)
+        eventually(lambda: server.counts.total == 2)
         eventually(lambda: len(threads_named("klog-network-") - before) == 1)
         with Client(server) as new:
             new.send(frame(b"y"))
@@ -158,7 +158,7 @@ def test_a_listener_is_added_and_removed_and_the_others_serve_on():
         with pytest.raises(UsageError):
             server.port("OUTER")
         assert old.ask(b"still here") == b"still here"
-        eventually(lambda: server.connection_count == 1)
+        eventually(lambda: server.counts.total == 1)
 
 
 def test_a_connection_that_an_io_thread_has_is_closed_with_its_listener():
@@ -178,7 +178,7 @@ def test_a_connection_that_an_io_thread_has_is_closed_with_its_listener():
             server.reconfigure([TEST], NetworkSettings(io_threads=1))
             assert client.is_closed()
             done.set()
-            eventually(lambda: server.connection_count == 1)
+            eventually(lambda: server.counts.total == 1)
         assert other.ask(b"x", api_key=CREATE_TOPICS, version=4) == b"x"
 
 
@@ -218,7 +218,7 @@ def test_connections_beyond_a_lower_limit_are_closed_the_longest_unused_first():
         clients[0].ask(b"x")
         server.reconfigure([TEST], NetworkSettings(max_connections=2))
         assert clients[1].is_closed()
-        eventually(lambda: server.connection_count == 2)
+        eventually(lambda: server.counts.total == 2)
         assert clients[0].ask(b"x") == clients[2].ask(b"x") == b"x"
         for client in clients:
             client.sock.close()
@@ -230,7 +230,7 @@ def test_a_higher_limit_accepts_a_waiting_connection():
         with Client(server) as two:
             two.send(frame(b"waited"))
             time.sleep(0.05)
-            assert server.connection_count == 1
+            assert server.counts.total == 1
             server.reconfigure([TEST], NetworkSettings(max_connections=2))
             assert two.receive() == (1, b"waited")
 
@@ -239,7 +239,7 @@ def test_a_connection_that_another_listener_was_faster_than_waits_until_there_is
     with running(Echo(), max_connections=1) as server, Client(server) as one:
         assert one.ask(b"x") == b"x"
         server.reconfigure([TEST, OUTER], NetworkSettings(max_connections=1))
-        counts = server._counts
+        counts = server.counts
         too_early, sees = [True], counts.may_accept
 
         def looks_too_early(listener):
@@ -252,10 +252,10 @@ def test_a_connection_that_another_listener_was_faster_than_waits_until_there_is
             two.send(frame(b"waited"))
             eventually(lambda: not too_early)
             time.sleep(0.05)
-            assert server.connection_count == 1
+            assert server.counts.total == 1
             one.sock.close()
             assert two.receive() == (1, b"waited")
-            assert server.connection_count == 1
+            assert server.counts.total == 1
 
 
 def test_a_listener_has_its_own_limit_and_the_protected_one_only_that():
@@ -272,7 +272,7 @@ def test_a_listener_has_its_own_limit_and_the_protected_one_only_that():
         assert client.is_closed()
         outer[2].send(frame(b"waited"))
         time.sleep(0.05)
-        assert server.connection_count == 2
+        assert server.counts.total == 2
         outer[0].sock.close()
         assert outer[2].receive() == (1, b"waited")
         for each in outer:

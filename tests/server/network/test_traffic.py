@@ -204,9 +204,9 @@ def test_connections_with_bulk_traffic_go_with_their_listener_and_with_the_serve
         server.reconfigure([inner], settings)
         assert clients[1].is_closed()
         assert clients[0].ask(bytes(30_000)) == bytes(30_000)
-        eventually(lambda: server.connection_count == 1)
+        eventually(lambda: server.counts.total == 1)
     assert clients[0].is_closed()
-    assert server.connection_count == 0
+    assert server.counts.total == 0
     for client in clients:
         client.sock.close()
 
@@ -228,8 +228,8 @@ def test_stopping_while_connections_move_closes_all():
                     pass
 
             threads = [started(load, client) for client in clients]
-            eventually(lambda server=server: server.connection_count == 4)
-        assert server.connection_count == 0
+            eventually(lambda server=server: server.counts.total == 4)
+        assert server.counts.total == 0
         stop.set()
         join(threads)
         for client in clients:
