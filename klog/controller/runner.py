@@ -9,7 +9,6 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from klog.controller import events
@@ -272,35 +271,31 @@ def gauges(context: ControllerContext) -> ControllerGauges:
 
 # Maps each event to what the controller does while it handles it. Rules: Kafka's `ControllerEvent.state`.
 
-_BY_NODE: Final[Mapping[events.WatchedNode, ControllerState]] = MappingProxyType(
-    {
-        events.WatchedNode.CONTROLLER: ControllerState.CONTROLLER_CHANGE,
-        events.WatchedNode.BROKERS: ControllerState.BROKER_CHANGE,
-        events.WatchedNode.TOPICS: ControllerState.TOPIC_CHANGE,
-        events.WatchedNode.DELETE_TOPICS: ControllerState.TOPIC_DELETION,
-        events.WatchedNode.LOG_DIR_EVENTS: ControllerState.LOG_DIR_CHANGE,
-        events.WatchedNode.ISR_CHANGES: ControllerState.ISR_CHANGE,
-        events.WatchedNode.PREFERRED_ELECTION: ControllerState.MANUAL_LEADER_BALANCE,
-        events.WatchedNode.REASSIGN_PARTITIONS: ControllerState.ALTER_PARTITION_REASSIGNMENT,
-    }
-)
+_BY_NODE: Final[Mapping[events.WatchedNode, ControllerState]] = {
+    events.WatchedNode.CONTROLLER: ControllerState.CONTROLLER_CHANGE,
+    events.WatchedNode.BROKERS: ControllerState.BROKER_CHANGE,
+    events.WatchedNode.TOPICS: ControllerState.TOPIC_CHANGE,
+    events.WatchedNode.DELETE_TOPICS: ControllerState.TOPIC_DELETION,
+    events.WatchedNode.LOG_DIR_EVENTS: ControllerState.LOG_DIR_CHANGE,
+    events.WatchedNode.ISR_CHANGES: ControllerState.ISR_CHANGE,
+    events.WatchedNode.PREFERRED_ELECTION: ControllerState.MANUAL_LEADER_BALANCE,
+    events.WatchedNode.REASSIGN_PARTITIONS: ControllerState.ALTER_PARTITION_REASSIGNMENT,
+}
 
-_BY_TYPE: Final[Mapping[type[events.Event], ControllerState]] = MappingProxyType(
-    {
-        events.Startup: ControllerState.CONTROLLER_CHANGE,
-        events.SessionExpired: ControllerState.CONTROLLER_CHANGE,
-        events.SessionRenewed: ControllerState.CONTROLLER_CHANGE,
-        events.BrokerNodeChanged: ControllerState.BROKER_CHANGE,
-        events.TopicNodeChanged: ControllerState.TOPIC_CHANGE,
-        events.RebalanceDue: ControllerState.AUTO_LEADER_BALANCE,
-        events.ControlledShutdown: ControllerState.CONTROLLED_SHUTDOWN,
-        events.ElectLeaders: ControllerState.MANUAL_LEADER_BALANCE,
-        events.AlterPartition: ControllerState.ISR_CHANGE,
-        events.AlterReassignments: ControllerState.ALTER_PARTITION_REASSIGNMENT,
-        events.ListReassignments: ControllerState.LIST_PARTITION_REASSIGNMENT,
-        events.AllocateProducerIds: ControllerState.IDLE,
-    }
-)
+_BY_TYPE: Final[Mapping[type[events.Event], ControllerState]] = {
+    events.Startup: ControllerState.CONTROLLER_CHANGE,
+    events.SessionExpired: ControllerState.CONTROLLER_CHANGE,
+    events.SessionRenewed: ControllerState.CONTROLLER_CHANGE,
+    events.BrokerNodeChanged: ControllerState.BROKER_CHANGE,
+    events.TopicNodeChanged: ControllerState.TOPIC_CHANGE,
+    events.RebalanceDue: ControllerState.AUTO_LEADER_BALANCE,
+    events.ControlledShutdown: ControllerState.CONTROLLED_SHUTDOWN,
+    events.ElectLeaders: ControllerState.MANUAL_LEADER_BALANCE,
+    events.AlterPartition: ControllerState.ISR_CHANGE,
+    events.AlterReassignments: ControllerState.ALTER_PARTITION_REASSIGNMENT,
+    events.ListReassignments: ControllerState.LIST_PARTITION_REASSIGNMENT,
+    events.AllocateProducerIds: ControllerState.IDLE,
+}
 
 
 def state_of(event: events.Event) -> ControllerState:

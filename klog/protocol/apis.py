@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum
-from types import MappingProxyType
 from typing import Final, NamedTuple
 
 _NEVER: Final = 1 << 15  # no version of the API is flexible
@@ -137,92 +136,88 @@ def _ours(key: ApiKey, version: int, flexible_from: int) -> Api:
     return Api(key, version, version, flexible_from, f"klog.protocol.interbroker.{key.name.lower()}")
 
 
-SERVED: Final[Mapping[int, Api]] = MappingProxyType(
-    {
-        int(api.key): api
-        for api in (
-            Api(ApiKey.PRODUCE, 0, 11, 9, None),
-            Api(ApiKey.FETCH, 0, 17, 12, None),
-            _kio(ApiKey.LIST_OFFSETS, 0, 9, 6, kio_from=1),
-            _kio(ApiKey.METADATA, 0, 12, 9),
-            _ours(ApiKey.LEADER_AND_ISR, 7, 4),
-            _ours(ApiKey.STOP_REPLICA, 4, 2),
-            _ours(ApiKey.UPDATE_METADATA, 8, 6),
-            _ours(ApiKey.CONTROLLED_SHUTDOWN, 3, 3),
-            _kio(ApiKey.OFFSET_COMMIT, 0, 9, 8, kio_from=2),
-            _kio(ApiKey.OFFSET_FETCH, 0, 9, 6, kio_from=1),
-            _kio(ApiKey.FIND_COORDINATOR, 0, 6, 3),
-            _kio(ApiKey.JOIN_GROUP, 0, 9, 6),
-            _kio(ApiKey.HEARTBEAT, 0, 4, 4),
-            _kio(ApiKey.LEAVE_GROUP, 0, 5, 4),
-            _kio(ApiKey.SYNC_GROUP, 0, 5, 4),
-            _kio(ApiKey.DESCRIBE_GROUPS, 0, 5, 5),
-            _kio(ApiKey.LIST_GROUPS, 0, 5, 3),
-            _kio(ApiKey.SASL_HANDSHAKE, 0, 1, _NEVER),
-            _kio(ApiKey.API_VERSIONS, 0, 4, 3),
-            _kio(ApiKey.CREATE_TOPICS, 0, 7, 5, kio_from=2),
-            _kio(ApiKey.DELETE_TOPICS, 0, 6, 4, kio_from=1),
-            _kio(ApiKey.DELETE_RECORDS, 0, 2, 2),
-            _kio(ApiKey.INIT_PRODUCER_ID, 0, 5, 2),
-            _kio(ApiKey.OFFSET_FOR_LEADER_EPOCH, 0, 4, 4, kio_from=2),
-            _kio(ApiKey.WRITE_TXN_MARKERS, 0, 1, 1, kio_from=1),
-            _kio(ApiKey.ADD_PARTITIONS_TO_TXN, 0, 5, 3),
-            _kio(ApiKey.ADD_OFFSETS_TO_TXN, 0, 4, 3),
-            _kio(ApiKey.END_TXN, 0, 4, 3),
-            _kio(ApiKey.TXN_OFFSET_COMMIT, 0, 4, 3),
-            _kio(ApiKey.DESCRIBE_ACLS, 0, 3, 2, kio_from=1),
-            _kio(ApiKey.CREATE_ACLS, 0, 3, 2, kio_from=1),
-            _kio(ApiKey.DELETE_ACLS, 0, 3, 2, kio_from=1),
-            _kio(ApiKey.DESCRIBE_CONFIGS, 0, 4, 4, kio_from=1),
-            _kio(ApiKey.ALTER_CONFIGS, 0, 2, 2),
-            _kio(ApiKey.ALTER_REPLICA_LOG_DIRS, 0, 2, 2, kio_from=1),
-            _kio(ApiKey.DESCRIBE_LOG_DIRS, 0, 4, 2, kio_from=1),
-            _kio(ApiKey.SASL_AUTHENTICATE, 0, 2, 2),
-            _kio(ApiKey.CREATE_PARTITIONS, 0, 3, 2),
-            _kio(ApiKey.CREATE_DELEGATION_TOKEN, 0, 3, 2, kio_from=1),
-            _kio(ApiKey.RENEW_DELEGATION_TOKEN, 0, 2, 2, kio_from=1),
-            _kio(ApiKey.EXPIRE_DELEGATION_TOKEN, 0, 2, 2, kio_from=1),
-            _kio(ApiKey.DESCRIBE_DELEGATION_TOKEN, 0, 3, 2, kio_from=1),
-            _kio(ApiKey.DELETE_GROUPS, 0, 2, 2),
-            _kio(ApiKey.ELECT_LEADERS, 0, 2, 2),
-            _kio(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, 1),
-            _kio(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 0, 0),
-            _kio(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0, 0),
-            _kio(ApiKey.OFFSET_DELETE, 0, 0, 1),
-            _kio(ApiKey.DESCRIBE_CLIENT_QUOTAS, 0, 1, 1),
-            _kio(ApiKey.ALTER_CLIENT_QUOTAS, 0, 1, 1),
-            _kio(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, 0, 0),
-            _kio(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, 0, 0),
-            _kio(ApiKey.ALTER_PARTITION, 2, 3, 0),
-            _kio(ApiKey.UPDATE_FEATURES, 0, 1, 0),
-            _kio(ApiKey.DESCRIBE_CLUSTER, 0, 1, 0),
-            _kio(ApiKey.DESCRIBE_PRODUCERS, 0, 0, 0),
-            _kio(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0, 0),
-            _kio(ApiKey.LIST_TRANSACTIONS, 0, 1, 0),
-            _kio(ApiKey.ALLOCATE_PRODUCER_IDS, 0, 0, 0),
-            _kio(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, 0),
-            _kio(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, 0),
-            _kio(ApiKey.LIST_CONFIG_RESOURCES, 0, 1, 0),
-            _kio(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, 0),
-        )
-    }
-)
+SERVED: Final[Mapping[int, Api]] = {
+    int(api.key): api
+    for api in (
+        Api(ApiKey.PRODUCE, 0, 11, 9, None),
+        Api(ApiKey.FETCH, 0, 17, 12, None),
+        _kio(ApiKey.LIST_OFFSETS, 0, 9, 6, kio_from=1),
+        _kio(ApiKey.METADATA, 0, 12, 9),
+        _ours(ApiKey.LEADER_AND_ISR, 7, 4),
+        _ours(ApiKey.STOP_REPLICA, 4, 2),
+        _ours(ApiKey.UPDATE_METADATA, 8, 6),
+        _ours(ApiKey.CONTROLLED_SHUTDOWN, 3, 3),
+        _kio(ApiKey.OFFSET_COMMIT, 0, 9, 8, kio_from=2),
+        _kio(ApiKey.OFFSET_FETCH, 0, 9, 6, kio_from=1),
+        _kio(ApiKey.FIND_COORDINATOR, 0, 6, 3),
+        _kio(ApiKey.JOIN_GROUP, 0, 9, 6),
+        _kio(ApiKey.HEARTBEAT, 0, 4, 4),
+        _kio(ApiKey.LEAVE_GROUP, 0, 5, 4),
+        _kio(ApiKey.SYNC_GROUP, 0, 5, 4),
+        _kio(ApiKey.DESCRIBE_GROUPS, 0, 5, 5),
+        _kio(ApiKey.LIST_GROUPS, 0, 5, 3),
+        _kio(ApiKey.SASL_HANDSHAKE, 0, 1, _NEVER),
+        _kio(ApiKey.API_VERSIONS, 0, 4, 3),
+        _kio(ApiKey.CREATE_TOPICS, 0, 7, 5, kio_from=2),
+        _kio(ApiKey.DELETE_TOPICS, 0, 6, 4, kio_from=1),
+        _kio(ApiKey.DELETE_RECORDS, 0, 2, 2),
+        _kio(ApiKey.INIT_PRODUCER_ID, 0, 5, 2),
+        _kio(ApiKey.OFFSET_FOR_LEADER_EPOCH, 0, 4, 4, kio_from=2),
+        _kio(ApiKey.WRITE_TXN_MARKERS, 0, 1, 1, kio_from=1),
+        _kio(ApiKey.ADD_PARTITIONS_TO_TXN, 0, 5, 3),
+        _kio(ApiKey.ADD_OFFSETS_TO_TXN, 0, 4, 3),
+        _kio(ApiKey.END_TXN, 0, 4, 3),
+        _kio(ApiKey.TXN_OFFSET_COMMIT, 0, 4, 3),
+        _kio(ApiKey.DESCRIBE_ACLS, 0, 3, 2, kio_from=1),
+        _kio(ApiKey.CREATE_ACLS, 0, 3, 2, kio_from=1),
+        _kio(ApiKey.DELETE_ACLS, 0, 3, 2, kio_from=1),
+        _kio(ApiKey.DESCRIBE_CONFIGS, 0, 4, 4, kio_from=1),
+        _kio(ApiKey.ALTER_CONFIGS, 0, 2, 2),
+        _kio(ApiKey.ALTER_REPLICA_LOG_DIRS, 0, 2, 2, kio_from=1),
+        _kio(ApiKey.DESCRIBE_LOG_DIRS, 0, 4, 2, kio_from=1),
+        _kio(ApiKey.SASL_AUTHENTICATE, 0, 2, 2),
+        _kio(ApiKey.CREATE_PARTITIONS, 0, 3, 2),
+        _kio(ApiKey.CREATE_DELEGATION_TOKEN, 0, 3, 2, kio_from=1),
+        _kio(ApiKey.RENEW_DELEGATION_TOKEN, 0, 2, 2, kio_from=1),
+        _kio(ApiKey.EXPIRE_DELEGATION_TOKEN, 0, 2, 2, kio_from=1),
+        _kio(ApiKey.DESCRIBE_DELEGATION_TOKEN, 0, 3, 2, kio_from=1),
+        _kio(ApiKey.DELETE_GROUPS, 0, 2, 2),
+        _kio(ApiKey.ELECT_LEADERS, 0, 2, 2),
+        _kio(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, 1),
+        _kio(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 0, 0),
+        _kio(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0, 0),
+        _kio(ApiKey.OFFSET_DELETE, 0, 0, 1),
+        _kio(ApiKey.DESCRIBE_CLIENT_QUOTAS, 0, 1, 1),
+        _kio(ApiKey.ALTER_CLIENT_QUOTAS, 0, 1, 1),
+        _kio(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, 0, 0),
+        _kio(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, 0, 0),
+        _kio(ApiKey.ALTER_PARTITION, 2, 3, 0),
+        _kio(ApiKey.UPDATE_FEATURES, 0, 1, 0),
+        _kio(ApiKey.DESCRIBE_CLUSTER, 0, 1, 0),
+        _kio(ApiKey.DESCRIBE_PRODUCERS, 0, 0, 0),
+        _kio(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0, 0),
+        _kio(ApiKey.LIST_TRANSACTIONS, 0, 1, 0),
+        _kio(ApiKey.ALLOCATE_PRODUCER_IDS, 0, 0, 0),
+        _kio(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, 0),
+        _kio(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, 0),
+        _kio(ApiKey.LIST_CONFIG_RESOURCES, 0, 1, 0),
+        _kio(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, 0),
+    )
+}
 
 """What the broker serves, by key."""
 
-SPOKEN: Final[Mapping[int, Api]] = MappingProxyType(
-    {
-        **SERVED,
-        **{
-            int(api.key): api
-            for api in (
-                _kio(ApiKey.DESCRIBE_QUORUM, 0, 2, 0),
-                _kio(ApiKey.DESCRIBE_CLUSTER, 0, 2, 0),
-                _kio(ApiKey.UNREGISTER_BROKER, 0, 0, 0),
-            )
-        },
-    }
-)
+SPOKEN: Final[Mapping[int, Api]] = {
+    **SERVED,
+    **{
+        int(api.key): api
+        for api in (
+            _kio(ApiKey.DESCRIBE_QUORUM, 0, 2, 0),
+            _kio(ApiKey.DESCRIBE_CLUSTER, 0, 2, 0),
+            _kio(ApiKey.UNREGISTER_BROKER, 0, 0, 0),
+        )
+    },
+}
 """What klog's client can ask: also what the broker does not serve."""
 
 

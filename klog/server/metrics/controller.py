@@ -6,7 +6,6 @@ Kafka's `kafka.controller:type=KafkaController`, `ControllerStats` and `Controll
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from klog.controller.observer import ControllerState
@@ -22,20 +21,16 @@ _CHANNELS: Final = "kafka_controller_controllerchannelmanager_"
 _EVENTS: Final = "kafka_controller_controllereventmanager_eventqueue"
 
 # Kafka's ControllerState.rateAndTimeMetricName. Most names are that of the state; two states have none.
-_OTHER_NAMES: Final[Mapping[ControllerState, str]] = MappingProxyType(
-    {
-        ControllerState.BROKER_CHANGE: "leaderelection",
-        ControllerState.ALTER_PARTITION_REASSIGNMENT: "partitionreassignment",
-    }
-)
+_OTHER_NAMES: Final[Mapping[ControllerState, str]] = {
+    ControllerState.BROKER_CHANGE: "leaderelection",
+    ControllerState.ALTER_PARTITION_REASSIGNMENT: "partitionreassignment",
+}
 _UNTIMED: Final = (ControllerState.IDLE, ControllerState.UPDATE_METADATA_RESPONSE_RECEIVED)
-_NAMES: Final[Mapping[ControllerState, str]] = MappingProxyType(
-    {
-        state: _OTHER_NAMES.get(state, state.name.lower().replace("_", ""))
-        for state in ControllerState
-        if state not in _UNTIMED
-    }
-)
+_NAMES: Final[Mapping[ControllerState, str]] = {
+    state: _OTHER_NAMES.get(state, state.name.lower().replace("_", ""))
+    for state in ControllerState
+    if state not in _UNTIMED
+}
 _COUNTS: Final = (
     ("activebrokercount", "active_brokers", "live brokers"),
     ("globaltopiccount", "topics", "topics of the cluster"),

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from klog.coordinator.groups.consumer.values import AssignedPartition, Partitions, TopicId
@@ -55,7 +54,7 @@ def _uniform(members: Members, partition_counts: Mapping[TopicId, int]) -> dict[
     return assign_uniform(topics, previous, partition_counts)
 
 
-ASSIGNORS: Final[Mapping[str, Assignor]] = MappingProxyType({"uniform": _uniform, "range": assign_range})
+ASSIGNORS: Final[Mapping[str, Assignor]] = {"uniform": _uniform, "range": assign_range}
 
 
 def select_assignor(asked: Iterable[str | None], offered: Sequence[str]) -> str:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from functools import lru_cache
-from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from klog.coordinator.groups.consumer.values import (
@@ -42,17 +41,15 @@ class RecordKind(IntEnum):
     REGEX = 16
 
 
-_KINDS: Final = MappingProxyType({int(kind): kind for kind in RecordKind if kind is not RecordKind.CLASSIC})
+_KINDS: Final = {int(kind): kind for kind in RecordKind if kind is not RecordKind.CLASSIC}
 _KEY: Final = RecordFields("GroupKey")
 
-_NAMES: Final = MappingProxyType(
-    {
-        RecordKind.MEMBER: "memberId",
-        RecordKind.TARGET: "memberId",
-        RecordKind.CURRENT: "memberId",
-        RecordKind.REGEX: "regularExpression",
-    }
-)
+_NAMES: Final = {
+    RecordKind.MEMBER: "memberId",
+    RecordKind.TARGET: "memberId",
+    RecordKind.CURRENT: "memberId",
+    RecordKind.REGEX: "regularExpression",
+}
 
 
 class GroupEpoch(NamedTuple):
@@ -222,25 +219,21 @@ def _partitions(topics: Iterable[Fields]) -> Partitions:
     return frozenset((topic["topicId"], number) for topic in topics for number in topic["partitions"])
 
 
-_VALUES: Final = MappingProxyType(
-    {
-        RecordKind.EPOCH: RecordFields("ConsumerGroupMetadataValue"),
-        RecordKind.MEMBER: RecordFields("ConsumerGroupMemberMetadataValue"),
-        RecordKind.ASSIGNMENT_EPOCH: RecordFields("ConsumerGroupTargetAssignmentMetadataValue"),
-        RecordKind.TARGET: RecordFields("ConsumerGroupTargetAssignmentMemberValue"),
-        RecordKind.CURRENT: RecordFields("ConsumerGroupCurrentMemberAssignmentValue"),
-        RecordKind.REGEX: RecordFields("ConsumerGroupRegularExpressionValue"),
-    }
-)
-_READERS: Final[Mapping[RecordKind, Callable[[Fields, str], Value]]] = MappingProxyType(
-    {
-        RecordKind.EPOCH: lambda fields, _: GroupEpoch(fields["epoch"], fields.get("metadataHash", 0)),
-        RecordKind.MEMBER: _read_member,
-        RecordKind.ASSIGNMENT_EPOCH: lambda fields, _: int(fields["assignmentEpoch"]),
-        RecordKind.TARGET: lambda fields, _: _partitions(fields["topicPartitions"]),
-        RecordKind.CURRENT: _read_current,
-        RecordKind.REGEX: lambda fields, _: ResolvedRegex(
-            tuple(fields["topics"]), fields["metadataVersion"], fields["timestamp"]
-        ),
-    }
-)
+_VALUES: Final = {
+    RecordKind.EPOCH: RecordFields("ConsumerGroupMetadataValue"),
+    RecordKind.MEMBER: RecordFields("ConsumerGroupMemberMetadataValue"),
+    RecordKind.ASSIGNMENT_EPOCH: RecordFields("ConsumerGroupTargetAssignmentMetadataValue"),
+    RecordKind.TARGET: RecordFields("ConsumerGroupTargetAssignmentMemberValue"),
+    RecordKind.CURRENT: RecordFields("ConsumerGroupCurrentMemberAssignmentValue"),
+    RecordKind.REGEX: RecordFields("ConsumerGroupRegularExpressionValue"),
+}
+_READERS: Final[Mapping[RecordKind, Callable[[Fields, str], Value]]] = {
+    RecordKind.EPOCH: lambda fields, _: GroupEpoch(fields["epoch"], fields.get("metadataHash", 0)),
+    RecordKind.MEMBER: _read_member,
+    RecordKind.ASSIGNMENT_EPOCH: lambda fields, _: int(fields["assignmentEpoch"]),
+    RecordKind.TARGET: lambda fields, _: _partitions(fields["topicPartitions"]),
+    RecordKind.CURRENT: _read_current,
+    RecordKind.REGEX: lambda fields, _: ResolvedRegex(
+        tuple(fields["topics"]), fields["metadataVersion"], fields["timestamp"]
+    ),
+}

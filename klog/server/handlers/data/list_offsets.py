@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from klog.formats.errors import CorruptRecordError, StorageError
@@ -35,15 +34,20 @@ _OFFSET_NOT_AVAILABLE_FROM: Final = 5
 _NOTHING: Final = TimedOffset(-1, -1, -1)
 
 # The version of the request that brought each special timestamp.
-_KNOWN_FROM: Final[Mapping[int, int]] = MappingProxyType(
-    {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
-)
+_KNOWN_FROM: Final[Mapping[int, int]] = {
+    LATEST: 0,
+    EARLIEST: 0,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+}
 
 _STARTS: Final = frozenset((EARLIEST, EARLIEST_LOCAL))
 
-_LOOKUPS: Final[Mapping[int, Callable[[PartitionLog], TimedOffset | None]]] = MappingProxyType(
-    {MAX_TIMESTAMP: with_max_timestamp, LATEST_TIERED: lambda _: _NOTHING}
-)
+_LOOKUPS: Final[Mapping[int, Callable[[PartitionLog], TimedOffset | None]]] = {
+    MAX_TIMESTAMP: with_max_timestamp,
+    LATEST_TIERED: lambda _: _NOTHING,
+}
 
 
 class _Asker(NamedTuple):
