@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from klog.metadata.cache import MetadataCache
+from klog.protocol.entity_fields import Value
 from klog.protocol.error_codes import ErrorCode
-from klog.server.handlers.answers import entity_of, send_answer
+from klog.server.handlers.answers import Struct, entity_of, send_answer
 from klog.server.handlers.topics.topic_metadata import (
     CLUSTER_OPERATIONS,
     OPERATIONS_NOT_ASKED_FOR,
@@ -18,6 +19,13 @@ from klog.server.network.request import Request
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
 _NO_CONTROLLER: Final = -1
+_UNKNOWN: Final[Struct] = {
+    "endpoint_type": _BROKERS,
+    "cluster_id": "",
+    "controller_id": _NO_CONTROLLER,
+    "brokers": (),
+    "cluster_authorized_operations": OPERATIONS_NOT_ASKED_FOR,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,21 +42,20 @@ class DescribeClusterHandler:
         if kind == _BROKERS:
             self._describe(request, operations=wanted.include_cluster_authorized_operations)
         elif kind == _CONTROLLERS:
-            _refuse(
-                request, ErrorCode.MISMATCHED_ENDPOINT_TYPE, "This endpoint is a broker's, no controller's."
-            )
+            what = "This endpoint is a broker's, no controller's."
+            _answer(request, error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE, error_message=what)
         else:
-            _refuse(request, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {kind}")
+            what = f"Unsupported endpoint type {kind}"
+            _answer(request, error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, error_message=what)
 
     def _describe(self, request: Request, *, operations: bool) -> None:
         snapshot = self.cache.snapshot
         brokers = live_broker_structs(snapshot, request.listener)
         controller = snapshot.controller_id
-        send_answer(
+        _answer(
             request,
             error_code=ErrorCode.NONE,
             error_message=None,
-            endpoint_type=_BROKERS,
             cluster_id=self.cluster_id,
             controller_id=_NO_CONTROLLER if controller is None else controller,
             brokers=brokers,
@@ -56,14 +63,5 @@ class DescribeClusterHandler:
         )
 
 
-def _refuse(request: Request, error: ErrorCode, message: str) -> None:
-    send_answer(
-        request,
-        error_code=error,
-        error_message=message,
-        endpoint_type=_BROKERS,
-        cluster_id="",
-        controller_id=_NO_CONTROLLER,
-        brokers=(),
-        cluster_authorized_operations=OPERATIONS_NOT_ASKED_FOR,
-    )
+def _answer(request: Request, **values: Value) -> None:
+    send_answer(request, **{**_UNKNOWN, **values})

@@ -28,7 +28,7 @@ from klog.server.handlers.guards.verdicts import (
     split,
     with_list,
 )
-from klog.server.handlers.topics.topic_metadata import OPERATIONS_NOT_ASKED_FOR
+from klog.server.handlers.topics.topic_metadata import not_shown
 from klog.server.network.request import Request
 
 _TOPIC: Final = AclResourceType.TOPIC
@@ -73,7 +73,7 @@ def _describe_topic_partitions(cache: MetadataCache) -> Guard:
         is_named = bool(wanted.topics)
         names = [each.name for each in wanted.topics] if is_named else list(cache.snapshot.topics)
         shown = access.allowed(request, AclOperation.DESCRIBE, _TOPIC, names, logs_denial=is_named)
-        refused = [_undescribed(name) for name in dict.fromkeys(names) if name not in shown]
+        refused = [not_shown(name, _REFUSED) for name in dict.fromkeys(names) if name not in shown]
 
         def amend(values: Mapping[str, Value]) -> Mapping[str, Value]:
             topics = [
@@ -90,17 +90,6 @@ def _describe_topic_partitions(cache: MetadataCache) -> Guard:
         )
 
     return guard
-
-
-def _undescribed(name: str) -> Struct:
-    return {
-        "error_code": _REFUSED,
-        "name": name,
-        "topic_id": None,
-        "is_internal": False,
-        "partitions": (),
-        "topic_authorized_operations": OPERATIONS_NOT_ASKED_FOR,
-    }
 
 
 # -- administration ------------------------------------------------------------------------------------------

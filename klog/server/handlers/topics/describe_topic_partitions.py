@@ -16,12 +16,12 @@ from klog.metadata.cache import ClusterSnapshot, MetadataCache
 from klog.protocol.error_codes import ErrorCode
 from klog.server.handlers.answers import Struct, entity_of, send_answer
 from klog.server.handlers.topics.topic_metadata import (
-    INTERNAL_TOPICS,
-    OPERATIONS_NOT_ASKED_FOR,
     TOPIC_OPERATIONS,
     View,
     absence_of,
+    not_shown,
     partition_struct,
+    topic_struct,
     topic_uuid,
 )
 from klog.server.network.request import Request
@@ -46,7 +46,7 @@ class DescribeTopicPartitionsHandler:
         names = sorted(name for name in asked or snapshot.topics if name >= first)
         lost = cursor is not None and asked and first not in names
         if lost or (cursor is not None and cursor.partition_index < 0):
-            refused = [_absent(name, ErrorCode.INVALID_REQUEST, known=False) for name in asked]
+            refused = [not_shown(name, ErrorCode.INVALID_REQUEST) for name in asked]
             send_answer(request, topics=refused, next_cursor=None)
             return
         start = 0 if cursor is None else cursor.partition_index
@@ -58,11 +58,12 @@ class DescribeTopicPartitionsHandler:
                 return
             if name not in snapshot.topics:
                 if asked:
-                    topics.append(_absent(name, absence_of(name), known=True))
+                    topics.append(topic_struct(name, None, TOPIC_OPERATIONS, absence_of(name)))
                 continue
             from_partition = start if name == first else 0
             shown, following = _page(snapshot, request.listener, name, from_partition, room)
-            topics.append(_present(snapshot, name, shown))
+            topic_id = topic_uuid(snapshot, name)
+            topics.append(topic_struct(name, topic_id, TOPIC_OPERATIONS, partitions=shown))
             if following is not None:
                 _send_page(request, topics, name, following)
                 return
@@ -88,25 +89,3 @@ def _page(
         if number in partitions
     ]
     return shown, end if end < len(partitions) else None
-
-
-def _present(snapshot: ClusterSnapshot, topic: str, partitions: list[Struct]) -> Struct:
-    return {
-        "error_code": ErrorCode.NONE,
-        "name": topic,
-        "topic_id": topic_uuid(snapshot, topic),
-        "is_internal": topic in INTERNAL_TOPICS,
-        "partitions": partitions,
-        "topic_authorized_operations": TOPIC_OPERATIONS,
-    }
-
-
-def _absent(topic: str, error: ErrorCode, *, known: bool) -> Struct:
-    return {
-        "error_code": error,
-        "name": topic,
-        "topic_id": None,
-        "is_internal": known and topic in INTERNAL_TOPICS,
-        "partitions": (),
-        "topic_authorized_operations": TOPIC_OPERATIONS if known else OPERATIONS_NOT_ASKED_FOR,
-    }

@@ -20,11 +20,12 @@ from klog.protocol.messages import build, encode_response, response_class, struc
 from klog.protocol.primitives import write_bytes_size
 from klog.server.handlers.answers import answer_of
 from klog.server.handlers.topics.topic_metadata import (
-    INTERNAL_TOPICS,
     OPERATIONS_NOT_ASKED_FOR,
     View,
     live_broker_structs,
+    not_shown,
     partition_struct,
+    topic_struct,
     topic_uuid,
 )
 from klog.server.network.request import Request
@@ -173,15 +174,9 @@ def _topic_class(version: int) -> type:
 
 def _topic_entity(snapshot: ClusterSnapshot, variant: Variant, name: str, topic_id: UUID | None) -> Entity:
     view = variant.view
-    return build(
-        _topic_class(variant.version),
-        error_code=ErrorCode.NONE,
-        name=name,
-        topic_id=topic_id,
-        is_internal=name in INTERNAL_TOPICS,
-        partitions=[partition_struct(snapshot, state, view) for state in snapshot.topics[name].values()],
-        topic_authorized_operations=variant.topic_operations,
-    )
+    partitions = [partition_struct(snapshot, state, view) for state in snapshot.topics[name].values()]
+    topic = topic_struct(name, topic_id, variant.topic_operations, partitions=partitions)
+    return build(_topic_class(variant.version), **topic)
 
 
 def refused_topic(
@@ -194,14 +189,7 @@ def refused_topic(
 ) -> bytes:
     """A topic that there is nothing to tell of but an error, encoded. `name_only`: the request itself was
     refused, nothing of the topic was looked at."""
-    return encode_response(
-        build(
-            _topic_class(variant.version),
-            error_code=error,
-            name=name,
-            topic_id=topic_id,
-            is_internal=name in INTERNAL_TOPICS and not name_only,
-            partitions=(),
-            topic_authorized_operations=OPERATIONS_NOT_ASKED_FOR if name_only else variant.topic_operations,
-        )
-    )
+    topic = topic_struct(name, topic_id, variant.topic_operations, error)
+    if name_only:
+        topic = {**not_shown(name or "", error), "name": name, "topic_id": topic_id}
+    return encode_response(build(_topic_class(variant.version), **topic))

@@ -6,6 +6,7 @@ there are; without an authorizer everybody may do all of them).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -106,6 +107,29 @@ def partition_struct(
         "offline_replicas": state.offline_replicas,
         **values,
     }
+
+
+def topic_struct(
+    name: str | None,
+    topic_id: UUID | None,
+    operations: int,
+    error: ErrorCode = ErrorCode.NONE,
+    partitions: Sequence[Struct] = (),
+) -> Struct:
+    """One topic as a struct of an answer; `operations` are those that the client may carry out."""
+    return {
+        "error_code": error,
+        "name": name,
+        "topic_id": topic_id,
+        "is_internal": name in INTERNAL_TOPICS,
+        "partitions": partitions,
+        "topic_authorized_operations": operations,
+    }
+
+
+def not_shown(name: str, error: ErrorCode) -> Struct:
+    """A topic of which nothing is said, not even whether it is internal."""
+    return {**topic_struct(name, None, OPERATIONS_NOT_ASKED_FOR, error), "is_internal": False}
 
 
 def topic_uuid(snapshot: ClusterSnapshot, topic: str) -> UUID | None:
