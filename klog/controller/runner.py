@@ -101,10 +101,10 @@ class Controller:
         """Sends nothing more to the broker that this controller runs in: its network is about to close."""
         self._core.request_queue.remove_broker(broker_id)
 
-    def gauges(self) -> ControllerGauges:
-        """The gauges of now; all are 0 if this broker is not the controller."""
+    def gauges(self) -> Mapping[str, int]:
+        """The gauges of now; none if this broker is not the controller: they are all 0."""
         active = self._core.active
-        return ControllerGauges() if active is None else gauges(active.context)
+        return {} if active is None else gauges(active.context)
 
     def start(self) -> None:
         self.put(Startup())
@@ -219,22 +219,11 @@ class Controller:
 # -- Computes the gauges of an active controller. Rules: the gauges of Kafka's `KafkaController` -------------
 
 
-class ControllerGauges(NamedTuple):
-    """The values of one moment; all are 0 if the broker is not the controller."""
+def gauges(context: ControllerContext) -> dict[str, int]:
+    """The gauges of now, by Kafka's names.
 
-    topics: int = 0
-    partitions: int = 0
-    offline_partitions: int = 0
-    preferred_replica_imbalance: int = 0
-    topics_to_delete: int = 0
-    topics_ineligible_to_delete: int = 0
-    replicas_to_delete: int = 0
-    replicas_ineligible_to_delete: int = 0
-    active_brokers: int = 0
-
-
-def gauges(context: ControllerContext) -> ControllerGauges:
-    """The gauges of now. Any thread may call this: it copies in one step what the event thread may change."""
+    Any thread may call this: it copies in one step what the event thread may change.
+    """
     being_deleted = context.topics_to_delete.copy()
     leadership = list(context.leadership.items())
     imbalance = 0
@@ -249,24 +238,24 @@ def gauges(context: ControllerContext) -> ControllerGauges:
         for replica, state in list(context.replica_states.items())
         if replica.partition.topic in being_deleted
     ]
-    return ControllerGauges(
-        topics=len(context.topics),
-        partitions=len(states),
-        offline_partitions=sum(
+    return {
+        "GlobalTopicCount": len(context.topics),
+        "GlobalPartitionCount": len(states),
+        "OfflinePartitionsCount": sum(
             state is PartitionState.OFFLINE and partition.topic not in being_deleted
             for partition, state in states
         ),
-        preferred_replica_imbalance=imbalance,
-        topics_to_delete=len(being_deleted),
-        topics_ineligible_to_delete=len(context.topics_ineligible_for_deletion),
-        replicas_to_delete=sum(
+        "PreferredReplicaImbalanceCount": imbalance,
+        "TopicsToDeleteCount": len(being_deleted),
+        "TopicsIneligibleToDeleteCount": len(context.topics_ineligible_for_deletion),
+        "ReplicasToDeleteCount": sum(
             state is not ReplicaState.DELETION_SUCCESSFUL for state in replicas_being_deleted
         ),
-        replicas_ineligible_to_delete=sum(
+        "ReplicasIneligibleToDeleteCount": sum(
             state is ReplicaState.DELETION_INELIGIBLE for state in replicas_being_deleted
         ),
-        active_brokers=len(context.brokers),
-    )
+        "ActiveBrokerCount": len(context.brokers),
+    }
 
 
 # Maps each event to what the controller does while it handles it. Rules: Kafka's `ControllerEvent.state`.

@@ -12,7 +12,6 @@ from klog.coordinator.groups.classic.group import Group
 from klog.coordinator.groups.consumer.conversion import upgrade
 from klog.coordinator.groups.consumer.group import ConsumerGroup
 from klog.coordinator.groups.consumer.regexes import check_regex
-from klog.coordinator.groups.consumer.topics import Topics
 from klog.coordinator.groups.consumer.values import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
@@ -83,7 +82,7 @@ class ConsumerGroupRequests:
             _require(asked.instance_id is not None, "InstanceId can't be null.")
         else:
             _require(asked.member_epoch >= LEAVE_EPOCH, "MemberEpoch is invalid.")
-        offered = self.groups.coordinator.consumer_groups(group_id).assignors
+        offered = self.groups.coordinator.services.consumer_groups(group_id).assignors
         if asked.assignor is not None and asked.assignor not in offered:
             message = f"ServerAssignor {asked.assignor} is not supported. Supported assignors: "
             raise RefusedError(ErrorCode.UNSUPPORTED_ASSIGNOR, f"{message}{', '.join(offered)}.")
@@ -103,10 +102,6 @@ class ConsumerGroupRequests:
                     message = f"Group {group_id} is not a consumer group."
                 return DescribedConsumerGroup(ErrorCode.GROUP_ID_NOT_FOUND, group_id, message)
             return entry.group.described()
-
-    def topics(self) -> Topics:
-        """The topics of the cluster as they are now."""
-        return self.groups.coordinator.topics()
 
 
 def _require(condition: bool, message: str) -> None:

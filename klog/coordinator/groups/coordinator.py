@@ -57,14 +57,11 @@ class GroupCoordinator(Ownership[GroupPartition]):
         loader: Loader | None = None,
     ) -> None:
         self.settings = settings
-        self.consumer_groups = services.consumer_groups
-        self.topics = services.topics
-        self._services = services
+        self.services = services
         self._log_of = log_of
         # By group id, because the hash of an id takes longer than all else of a heartbeat.
         self._numbers: dict[str, int] = {}
         topic = OwnedTopic(CONSUMER_OFFSETS, "groups", self._read, services.when_replicated)
-        self.counts = services.counts
         super().__init__(topic, "klog-group-loader", loader=loader)
 
     def partition_for(self, group_id: str) -> int:
@@ -84,7 +81,7 @@ class GroupCoordinator(Ownership[GroupPartition]):
     def _read(
         self, number: int, epoch: int, still_leads: Callable[[], bool]
     ) -> Callable[[], GroupPartition] | None:
-        log, services = self._log_of(number), self._services
+        log, services = self._log_of(number), self.services
         if log is None:
             return None
         with services.loading():

@@ -25,6 +25,7 @@ from klog.metadata.errors import (
 )
 from klog.protocol.entity_fields import Value
 from klog.protocol.error_codes import ErrorCode
+from klog.security.quotas.administration import InvalidQuotaError, UnsupportedEntityError
 
 _log = logging.getLogger(__name__)
 
@@ -55,6 +56,8 @@ _CODES: Final[Mapping[type[KlogError], ErrorCode]] = {
     ControllerMovedError: ErrorCode.NOT_CONTROLLER,
     ConfigError: ErrorCode.INVALID_CONFIG,
     UsageError: ErrorCode.INVALID_CONFIG,
+    InvalidQuotaError: ErrorCode.INVALID_REQUEST,
+    UnsupportedEntityError: ErrorCode.UNSUPPORTED_VERSION,
     StoreFailedError: ErrorCode.KAFKA_STORAGE_ERROR,  # a full disk: clients may try it again
 }
 _FAULTS: Final = (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.KAFKA_STORAGE_ERROR)

@@ -133,7 +133,7 @@ def _snapshot(broker: Broker) -> _Snapshot:
         {name: each.waited_s for name, each in broker.network.processors.items()},
         request_times(broker.counters),
         ControllerSnapshot.of(broker.controller_times),
-        replace(broker.groups.counts),
+        replace(broker.groups.services.counts),
         fetch_counts(broker.fetchers),
     )
 

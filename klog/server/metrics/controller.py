@@ -31,29 +31,17 @@ _NAMES: Final[Mapping[ControllerState, str]] = {
     for state in ControllerState
     if state not in _UNTIMED
 }
-_COUNTS: Final = (
-    ("activebrokercount", "active_brokers", "live brokers"),
-    ("globaltopiccount", "topics", "topics of the cluster"),
-    ("globalpartitioncount", "partitions", "partitions of the cluster"),
-    ("offlinepartitionscount", "offline_partitions", "partitions without a leader"),
-    (
-        "preferredreplicaimbalancecount",
-        "preferred_replica_imbalance",
-        "partitions that their preferred replica does not lead",
-    ),
-    ("topicstodeletecount", "topics_to_delete", "topics that are being deleted"),
-    ("replicastodeletecount", "replicas_to_delete", "replicas of theirs that are not deleted yet"),
-    (
-        "topicsineligibletodeletecount",
-        "topics_ineligible_to_delete",
-        "topics whose deletion waits for a broker",
-    ),
-    (
-        "replicasineligibletodeletecount",
-        "replicas_ineligible_to_delete",
-        "replicas whose deletion has failed",
-    ),
-)
+_COUNTS: Final = {
+    "ActiveBrokerCount": "live brokers",
+    "GlobalTopicCount": "topics of the cluster",
+    "GlobalPartitionCount": "partitions of the cluster",
+    "OfflinePartitionsCount": "partitions without a leader",
+    "PreferredReplicaImbalanceCount": "partitions that their preferred replica does not lead",
+    "TopicsToDeleteCount": "topics that are being deleted",
+    "ReplicasToDeleteCount": "replicas of theirs that are not deleted yet",
+    "TopicsIneligibleToDeleteCount": "topics whose deletion waits for a broker",
+    "ReplicasIneligibleToDeleteCount": "replicas whose deletion has failed",
+}
 
 
 class ControllerSnapshot(NamedTuple):
@@ -120,5 +108,5 @@ def _gauges(controller: Controller) -> Iterator[Metric]:
     active, state = "1 if this broker is the controller", "what it does (ControllerState), 0 is idle"
     yield gauge(f"{_CONTROLLER}activecontrollercount", active, controller.is_active)
     yield gauge(f"{_CONTROLLER}controllerstate", state, controller.state)
-    for name, field, help_text in _COUNTS:
-        yield gauge(f"{_CONTROLLER}{name}", help_text, getattr(counts, field))
+    for name, help_text in _COUNTS.items():
+        yield gauge(f"{_CONTROLLER}{name.lower()}", help_text, counts.get(name, 0))

@@ -148,10 +148,7 @@ def _authenticates(config: BrokerConfig, listener: str, protocol: str) -> bool:
 
 
 def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    return host == "localhost" or (_ip_version(host) is not None and ipaddress.ip_address(host).is_loopback)
 
 
 def check_listeners(old: Listeners, new: Listeners) -> None:

@@ -23,7 +23,6 @@ from klog.security.quotas.administration import (
     EntityFilter,
     InvalidQuotaError,
     Operation,
-    UnsupportedEntityError,
     changed_config,
     entity_of,
 )
@@ -52,7 +51,7 @@ class ClientQuotasHandler:
             ]
             found = self._found(EntityFilter(components, strict=wanted.strict))
         except KlogError as error:
-            send_answer(request, **error_fields(_refusal(error)), entries=None)
+            send_answer(request, **error_fields(refusal_of(error)), entries=None)
             return
         entries = [
             {
@@ -83,7 +82,7 @@ class ClientQuotasHandler:
             try:
                 self._alter(entry, only_check=wanted.validate_only)
             except KlogError as error:
-                refused = _refusal(error)
+                refused = refusal_of(error)
             names = [
                 {"entity_type": each.entity_type, "entity_name": each.entity_name} for each in entry.entity
             ]
@@ -116,12 +115,3 @@ def _parts(entity: QuotaEntity) -> list[Struct]:
         for field, part in entity._asdict().items()
         if part is not None
     ]
-
-
-def _refusal(error: KlogError) -> RefusedError:
-    match error:
-        case InvalidQuotaError():
-            return RefusedError(ErrorCode.INVALID_REQUEST, str(error))
-        case UnsupportedEntityError():
-            return RefusedError(ErrorCode.UNSUPPORTED_VERSION, str(error))
-    return refusal_of(error)

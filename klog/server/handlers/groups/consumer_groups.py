@@ -93,7 +93,7 @@ class ConsumerGroupsHandler:
         """ConsumerGroupDescribe."""
         asked = entity_of(request)
         operations = GROUP_OPERATIONS if asked.include_authorized_operations else OPERATIONS_NOT_ASKED_FOR
-        topics = self.groups.topics()
+        topics = self.groups.groups.coordinator.services.topics()
         described = (self.groups.describe(group_id) for group_id in asked.group_ids)
         send_answer(request, groups=[_described(each, topics, operations) for each in described])
 
