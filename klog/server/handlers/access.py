@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from klog.protocol.acls import CLUSTER_NAME, AclOperation, AclResourceType
@@ -42,28 +43,22 @@ class _State:
         self.known: dict[tuple[KafkaPrincipal, str, str], bool] = {}
 
 
+@dataclass(slots=True, eq=False)
 class Right:
     """One operation on one type of resources: who may do it with which of them. Safe for threads.
 
     Every request asks, so a decision that is known takes one lookup.
     """
 
-    __slots__ = ("_authorizer_of", "_log", "_source", "_state", "kind", "operation")
+    operation: AclOperation
+    kind: AclResourceType
+    _source: Acls
+    _authorizer_of: Callable[[AclSet], Authorizer]
+    _log: logging.Logger
+    _state: _State = field(init=False)
 
-    def __init__(
-        self,
-        operation: AclOperation,
-        kind: AclResourceType,
-        source: Acls,
-        authorizer_of: Callable[[AclSet], Authorizer],
-        log: logging.Logger,
-    ) -> None:
-        self.operation = operation
-        self.kind = kind
-        self._source = source
-        self._authorizer_of = authorizer_of
-        self._log = log
-        self._state = _State(authorizer_of(source.acls))
+    def __post_init__(self) -> None:
+        self._state = _State(self._authorizer_of(self._source.acls))
 
     def allows(self, client: Client, name: str) -> bool:
         """Whether the client may."""

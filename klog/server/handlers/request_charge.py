@@ -8,6 +8,7 @@ are violated, the longest time holds.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from klog.protocol.apis import ApiKey
@@ -38,37 +39,22 @@ _CLIENT_SIZE_AT: Final = 12
 _CLIENT_AT: Final = 14
 
 
+@dataclass(slots=True, eq=False)
 class RequestCharge:
     """One request of a client that has quotas. Its `apply` is the request's `before_answer`.
 
     `refused` says that the request was not given to its handler.
     """
 
-    __slots__ = (
-        "_clock_ms",
-        "_clock_ns",
-        "_handler_ns",
-        "_is_fetch_charged",
-        "_limits",
-        "_mutation_ms",
-        "_mutation_until_ms",
-        "_start_ns",
-        "_throttle_ms",
-        "refused",
-    )
-
-    def __init__(
-        self, limits: ClientLimits, start_ns: int, clock_ns: Callable[[], int], clock_ms: Callable[[], int]
-    ) -> None:
-        self._limits = limits
-        self._start_ns = start_ns
-        self._clock_ns = clock_ns
-        self._clock_ms = clock_ms
-        self._handler_ns: int | None = None
-        self._throttle_ms = 0
-        self._is_fetch_charged = False
-        self._mutation_until_ms = 0
-        self.refused = False
+    _limits: ClientLimits
+    _start_ns: int
+    _clock_ns: Callable[[], int]
+    _clock_ms: Callable[[], int]
+    _handler_ns: int | None = None
+    _throttle_ms: int = 0
+    _is_fetch_charged: bool = False
+    _mutation_until_ms: int = 0
+    refused: bool = False
 
     def handled(self, elapsed_ns: int) -> None:
         """The handler has returned; what is done for the answer later is not charged."""
@@ -154,15 +140,13 @@ class RequestCharge:
             cause.throttled(self._throttle_ms, now_ms)
 
 
+@dataclass(slots=True, eq=False)
 class Charging:
     """Finds the quotas of requests. `clock_ms` is not set back, `clock_ns` measures the time of handlers."""
 
-    def __init__(
-        self, quotas: ClientQuotas, clock_ns: Callable[[], int], clock_ms: Callable[[], int]
-    ) -> None:
-        self._quotas = quotas
-        self._clock_ns = clock_ns
-        self._clock_ms = clock_ms
+    _quotas: ClientQuotas
+    _clock_ns: Callable[[], int]
+    _clock_ms: Callable[[], int]
 
     def begin(self, request: Request, start_ns: int) -> RequestCharge | None:
         """Has the request charged when it is answered, if its client has quotas."""

@@ -9,7 +9,7 @@ as slices of the segments' files. A follower's fetch also tells the replica mana
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Sequence
-from dataclasses import InitVar, dataclass
+from dataclasses import InitVar, dataclass, field
 from functools import partial
 from itertools import groupby
 from typing import Final, TypeAlias
@@ -408,26 +408,17 @@ class FetchHandler:
 _GoOn: TypeAlias = "Callable[[_Pending, Reads], None]"
 
 
+@dataclass(slots=True, eq=False)
 class _Pending:
     """A request that is not answered yet."""
 
-    __slots__ = ("context", "fetch", "limits", "quiet", "readable", "refused", "request")
-
-    def __init__(
-        self,
-        request: Request,
-        fetch: FetchRequest,
-        context: FetchContext,
-        limits: FetchLimits,
-        readable: Container[str] | None,
-    ) -> None:
-        self.request = request
-        self.fetch = fetch
-        self.context = context
-        self.limits = limits
-        self.readable = readable
-        self.quiet: Sequence[SessionPartition] = ()
-        self.refused: Answers = []
+    request: Request
+    fetch: FetchRequest
+    context: FetchContext
+    limits: FetchLimits
+    readable: Container[str] | None
+    quiet: Sequence[SessionPartition] = ()
+    refused: Answers = field(default_factory=list)
 
 
 def _forgotten(fetch: FetchRequest) -> list[SessionKey]:
