@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from klog.backup.restoring import target as restore_target
-from klog.backup.restoring.partition_files import PartitionWriter
 from klog.backup.restoring.request import RestoreRequest, plan_of, select
 from klog.backup.restoring.run import TargetOptions, run_restore
 from klog.formats.names import TopicPartition
@@ -284,23 +283,6 @@ def test_a_killed_restore_leaves_no_directory_that_a_broker_starts_on_and_goes_o
     assert killed.keys() == whole.keys()
     different = {name for name in killed if killed[name] != whole[name]}
     assert different <= {"meta.properties", "klog-metadata.sqlite"}  # they have the time of their making
-
-
-def test_ctrl_c_ends_a_restore_and_the_same_command_goes_on(
-    klog: Run, backups: Backups, directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr(PartitionWriter, "finish", interrupted)
-        done = klog("restore", backups.place, "--to", tmp_path / "new")
-    assert (done.code, done.err) == (130, "")
-    assert (tmp_path / "new" / restore_target.INCOMPLETE).exists()
-
-    assert klog("restore", backups.place, "--to", tmp_path / "new").code == 0
-    assert log_files(tmp_path / "new" / "orders-0") == log_files(directory)
-    assert not (tmp_path / "new" / restore_target.INCOMPLETE).exists()
 
 
 @pytest.mark.parametrize(

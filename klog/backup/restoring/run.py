@@ -38,7 +38,8 @@ class TargetOptions:
     """Where to, and for which brokers. Without `brokers` they are those of the backup, with their old
     assignment if it is known. `new_cluster_id` is used if the backup does not say the old one. `open_tree`
     opens the metadata tree of the new cluster, and `kraft` makes nodes of KRaft; without both, one broker
-    gets klog's embedded tree, and several get a file in the JSON form.
+    gets klog's embedded tree, and several get a file in the JSON form. `moment` is the option that asks for
+    the same moment at any time.
     """
 
     directory: str
@@ -48,6 +49,7 @@ class TargetOptions:
     open_tree: Callable[[], MetadataStore] | None = None
     kraft: KraftTarget | None = None
     jobs: int = 1
+    moment: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,7 @@ def run_restore(
         cluster_id if options.kraft is None else None,
         index_settings(known, {each.view.partition.topic for each in plan.partitions}),
     )
-    target = RestoreTarget(options.directory, identity(plan))
+    target = RestoreTarget(options.directory, identity(plan), options.moment)
     require_space(plan, replicas, target.path)
     directories = {node: os.path.join(target.path, name) for node, name in names.items()}
     losses: list[str] = []

@@ -29,11 +29,14 @@ _IGNORED: Final = frozenset({"lost+found"})
 
 
 class RestoreTarget:
-    """A directory that is filled. `restore` identifies what comes back. Methods raise `StorageError`."""
+    """A directory that is filled. `restore` identifies what comes back, and `moment` is the option that asks
+    for the same moment at any time. Methods raise `StorageError`.
+    """
 
-    def __init__(self, path: str, restore: str) -> None:
+    def __init__(self, path: str, restore: str, moment: str = "") -> None:
         self.path = os.path.abspath(path)
         self._restore = restore
+        self._moment = moment
         self._done: dict[str, Any] = {}
 
     def begin(self) -> None:
@@ -53,10 +56,11 @@ class RestoreTarget:
             return
         state = json.loads(read_small(self._state_path))
         if (state.get("version"), state.get("restore")) != (_VERSION, self._restore):
+            moment = f" and {state['moment']}" if state.get("moment") else ""
             raise UsageError(
                 "holds an unfinished restore of something else",
                 file=self.path,
-                cure="repeat that restore with the same options, or choose an empty directory",
+                cure=f"repeat that restore with the same options{moment}, or choose an empty directory",
             )
         self._done = state["done"]
 
@@ -109,8 +113,18 @@ class RestoreTarget:
             raise storage_error("cannot be created", path, error) from error
 
     def _write(self) -> None:
-        state: dict[str, Any] = {"version": _VERSION, "restore": self._restore, "done": self._done}
+        state: dict[str, Any] = {
+            "version": _VERSION,
+            "restore": self._restore,
+            "moment": self._moment,
+            "done": self._done,
+        }
         write_atomically(self._state_path, (json.dumps(state, indent=1) + "\n").encode("ascii"))
+
+
+def is_incomplete(path: str) -> bool:
+    """Whether a directory holds a restore that is under way or was ended before it was complete."""
+    return os.path.isdir(os.path.join(path, INCOMPLETE))
 
 
 def require_empty(path: str) -> None:

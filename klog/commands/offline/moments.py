@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 from klog.commands.shared.arguments import parse_time
 from klog.commands.shared.key_options import KeyOptions
 from klog.commands.shared.option_sets import option_set, valued
-from klog.commands.shared.terminal import progress
 from klog.formats.errors import StorageError, UsageError
 from klog.replicas.files import is_remote, local_path
 
@@ -119,13 +118,13 @@ def _copied(
 ) -> Iterator[str]:
     from klog.backup.restoring.copies import copied_logs, plan_copy
     from klog.commands.offline.backing.opening import open_patiently
-    from klog.commands.offline.restore_output import alone, note_damage, note_moment
+    from klog.commands.offline.restore_output import note_damage, note_moment, working
 
     repository = open_patiently(place, keys)
     selected, plan = plan_copy(repository, request, wants)
     note_moment(selected)
     note_damage(plan)
     with ExitStack() as stack:
-        with progress("Copying", plan.size_bytes) as advance:
-            path = stack.enter_context(copied_logs(repository, selected, plan, alone(advance)))
+        with working("Copying", plan.size_bytes) as advance:
+            path = stack.enter_context(copied_logs(repository, selected, plan, advance))
         yield path

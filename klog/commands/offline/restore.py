@@ -16,13 +16,15 @@ from klog.commands.offline.backing.opening import open_patiently
 from klog.commands.offline.options import DryRun
 from klog.commands.offline.restore_output import (
     Planned,
-    alone,
+    moment_option,
     note_compacted,
     note_damage,
     note_moment,
     row_of,
     say_what_would,
+    saying_what_stays,
     summary,
+    working,
 )
 from klog.commands.offline.zookeeper_access import ZooKeeperConfig, access_of
 from klog.commands.shared.cells import human_bytes, zoned_time
@@ -32,7 +34,6 @@ from klog.commands.shared.messages import print_error, print_line, print_note
 from klog.commands.shared.moment_options import MomentOptions
 from klog.commands.shared.option_sets import flag, optional, valued
 from klog.commands.shared.output import OutputOptions
-from klog.commands.shared.terminal import progress
 from klog.formats.errors import UsageError
 from klog.jobs.cores import available_cores
 
@@ -213,13 +214,13 @@ def restore(
     if skip_damaged:
         selected, left_out = _without_damaged(opened, selected, place.jobs_or_cores, quiet=quiet)
     begin_s = time.monotonic()
-    with progress("Planning", selected.size_bytes, quiet=quiet) as advance:
+    with working("Planning", selected.size_bytes, quiet=quiet) as advance:
         # Log directories of nodes without KRaft need nothing of most batches but to be copied. No record is
         # produced before all objects were read.
         detail = Detail.BATCHES if target is None or target.kraft is not None else Detail.CUT
         if into_cluster and not skip_damaged:
             detail = Detail.CHECKED
-        plan = plan_of(opened, request, selected, alone(advance), place.jobs_or_cores, detail=detail)
+        plan = plan_of(opened, request, selected, advance, place.jobs_or_cores, detail=detail)
     note_compacted(compacted_away(RepositoryPieces(opened), plan.partitions, place.jobs_or_cores))
     read_s = time.monotonic() - begin_s
     if producing is not None:
@@ -242,8 +243,12 @@ def restore(
         return
     from klog.backup.restoring.run import run_restore
 
-    with progress("Restoring", plan.size_bytes, quiet=quiet) as advance:
-        restored = run_restore(opened, plan, selected.manifest, target, alone(advance))
+    target = replace(target, moment=moment_option(selected, request))
+    with (
+        saying_what_stays(target.directory, selected, request),
+        working("Restoring", plan.size_bytes, quiet=quiet) as advance,
+    ):
+        restored = run_restore(opened, plan, selected.manifest, target, advance)
     if not output.for_people:
         output.show(rows)
     _say_what_came(plan, restored, quiet=quiet or not output.for_people)
@@ -266,8 +271,8 @@ def _without_damaged(
 ) -> tuple[Selected, Sequence[LeftOut]]:
     from klog.backup.restoring.damage import without_damaged, without_damaged_metadata
 
-    with progress("Checking", selected.size_bytes, quiet=quiet) as advance:
-        views, left_out = without_damaged(repository, selected.views, jobs, alone(advance))
+    with working("Checking", selected.size_bytes, quiet=quiet) as advance:
+        views, left_out = without_damaged(repository, selected.views, jobs, advance)
     manifest = without_damaged_metadata(repository, selected.manifest, left_out.append)
     return replace(selected, views=tuple(views), manifest=manifest), left_out
 

@@ -5,12 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from klog.commands.offline.restore_output import Planned, alone, note_damage, row_of, say_what_would, summary
+from klog.commands.offline.restore_output import (
+    Planned,
+    note_damage,
+    row_of,
+    say_what_would,
+    summary,
+    working,
+)
 from klog.commands.shared.cells import zoned_time
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_error, print_line, print_note
 from klog.commands.shared.output import OutputOptions
-from klog.commands.shared.terminal import count_of, progress
+from klog.commands.shared.terminal import count_of
 
 if TYPE_CHECKING:
     from klog.backup.producing.run import Produced, ProducingOptions
@@ -50,14 +57,14 @@ def restore_into_cluster(
         say_what_would(shown, planned.read_s, output, rows)
         _note_topics(prepared.topics)
         return True
-    with progress("Restoring", shown.size_bytes, quiet=quiet) as advance:
+    with working("Restoring", shown.size_bytes, quiet=quiet) as advance:
         produced = run_producing(
             lambda: connect.cluster(settings),
             RepositoryPieces(planned.repository),
             plan,
             known,
             options,
-            alone(advance),
+            advance,
         )
     if not output.for_people:
         ends = {each.target: produced.maps[each.target].new_end for each in data}

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from klog.commands.shared.cells import human_bytes, zoned_time
+from klog.commands.shared.interrupts import Interrupts
 from klog.commands.shared.messages import print_line, print_note
 from klog.commands.shared.output import OutputOptions
 from klog.commands.shared.tables import Row
-from klog.commands.shared.terminal import count_of
+from klog.commands.shared.terminal import count_of, progress
 from klog.formats.names import CONSUMER_OFFSETS
 
 if TYPE_CHECKING:
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from klog.backup.repository import Repository
     from klog.backup.restoring.completeness import Compacted
     from klog.backup.restoring.plan import PlannedPartition, RestorePlan
-    from klog.backup.restoring.request import Selected
+    from klog.backup.restoring.request import RestoreRequest, Selected
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +34,43 @@ class Planned:
     read_s: float
 
 
-def alone(advance: Callable[[int], None]) -> Callable[[int], None]:
-    """The same for several threads."""
+@contextmanager
+def working(title: str, total_bytes: int, *, quiet: bool = False) -> Iterator[Callable[[int], None]]:
+    """A progress bar that several threads advance. At Ctrl-C or SIGTERM each of them ends when it next
+    advances it: partitions that were begun are not finished first.
+    """
     lock = threading.Lock()
+    with Interrupts() as interrupts, progress(title, total_bytes, quiet=quiet) as advance:
 
-    def locked(size_bytes: int) -> None:
-        with lock:
-            advance(size_bytes)
+        def advance_alone(size_bytes: int) -> None:
+            interrupts.check()
+            with lock:
+                advance(size_bytes)
 
-    return locked
+        yield advance_alone
+
+
+@contextmanager
+def saying_what_stays(directory: str, selected: Selected, request: RestoreRequest) -> Iterator[None]:
+    """Say what a signal that ends the block leaves in the target, and what to do."""
+    from klog.backup.restoring.target import is_incomplete
+
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit):
+        if is_incomplete(directory):
+            print_note(
+                f"interrupted: {directory} is not complete, and no broker starts on it; the same command"
+                f" with {moment_option(selected, request)} goes on with the partitions that are not done"
+            )
+        raise
+
+
+def moment_option(selected: Selected, request: RestoreRequest) -> str:
+    """The option that asks for the same moment at any time: `2h` will be another, and so will the newest."""
+    if request.at_ms is not None:
+        return f"--at {request.at_ms}"
+    return f"--backup {selected.manifest.id}"
 
 
 def row_of(planned: PlannedPartition, *, text: bool) -> Row:
