@@ -8,19 +8,19 @@ has them.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from klog.backup import names
 from klog.backup.catalogue import write_summary
-from klog.backup.model import Piece, Problem, SnapshotObject, StoredObject
+from klog.backup.model import PartitionRef, Piece, Problem, SnapshotObject, StoredObject
 from klog.backup.packing import Packer, compression_of
 from klog.backup.repository import Repository
 from klog.backup.sources import Candidate
 from klog.backup.store import StoreError
 from klog.backup.verify import Content, Finding
 from klog.formats.checksums import Bytes
-from klog.formats.errors import KlogError
+from klog.formats.errors import FormatError, KlogError
 from klog.formats.names import TopicPartition
 
 
@@ -56,6 +56,26 @@ def heal(
         else:
             result.stored += 1
     return result
+
+
+def to_read_anew(
+    repository: Repository, refs: Mapping[TopicPartition, PartitionRef], lost: Container[str]
+) -> frozenset[TopicPartition]:
+    """The partitions whose state cannot be read or needs an object that is `lost`. A run reads them from
+    their beginning.
+    """
+
+    def is_whole(partition: TopicPartition, ref: PartitionRef) -> bool:
+        try:
+            state = repository.state(partition, ref)
+        except FormatError:
+            return False
+        needed = [ref.states, *(piece.name for piece in state.pieces)]
+        if state.snapshot is not None:
+            needed.append(state.snapshot.stored.name)
+        return not any(name in lost for name in needed)
+
+    return frozenset(partition for partition, ref in refs.items() if not is_whole(partition, ref))
 
 
 def _summarise_again(repository: Repository, name: str) -> None:

@@ -65,14 +65,15 @@ class Outcome:
 
     `is_in_doubt` says that a running broker's log is shorter than its files say: a topic may just have been
     deleted and created again. `fingerprint` is that of the state; None if it is what the source has shown.
-    `is_kept` says that it is the state before, of another replica, which this one would follow.
+    `stays_as_before` says that it is the state in the backup, of another replica, which this one would
+    follow.
     """
 
     state: PartitionState | None
     problems: tuple[KlogError, ...] = ()
     is_in_doubt: bool = False
     fingerprint: str | None = None
-    is_kept: bool = False
+    stays_as_before: bool = False
 
 
 def copy_partition(
@@ -257,8 +258,8 @@ def _kept_outcome(listed: Listed, behind: Behind, replica: Replica) -> Outcome:
         problems.append(StorageError(what, file=listed.path, cure="the backup keeps what it has"))
     if state.damage:
         problems.append(StorageError("is damaged at its source, as in the backup before", file=listed.path))
-    is_short = end_offset < known_end
-    return Outcome(state, tuple(problems), is_short and listed.log_directory.is_running, is_kept=True)
+    is_in_doubt = end_offset < known_end and listed.log_directory.is_running
+    return Outcome(state, tuple(problems), is_in_doubt, stays_as_before=True)
 
 
 @dataclass(frozen=True, slots=True)

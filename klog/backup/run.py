@@ -10,18 +10,16 @@ import operator
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from klog.backup import documents, names
-from klog.backup.documents import StoredState
-from klog.backup.healing import heal
+from klog.backup.healing import heal, to_read_anew
 from klog.backup.joining import JOIN_RULES, Joiner, JoinRules
 from klog.backup.model import (
     Manifest,
     PartitionRef,
-    PartitionState,
     Problem,
     StoredObject,
     is_wanted,
@@ -30,14 +28,13 @@ from klog.backup.partition_copy import CopyRules, Outcome
 from klog.backup.pieces import PIECE_BYTES, PieceWriter
 from klog.backup.repository import Repository
 from klog.backup.sources import BackupSource, Candidate, Found
+from klog.backup.state_writing import StateWriter
 from klog.backup.store import StoreError
 from klog.backup.verify import Finding
 from klog.formats.errors import FormatError, KlogError, MissingInputError, StorageError, UsageError
 from klog.formats.names import TopicPartition
 from klog.jobs.threads import side_by_side
 
-_MOST_STATES: Final = 2_000
-"""How many pieces the states in one object describe, so that reading one state does not read all."""
 _MOST_CHANGES: Final = 64
 _MOST_CHANGES_SHARE: Final = 4
 
@@ -147,9 +144,9 @@ class _Run:
         self._cluster_id: str | None = None
         self._base: str | None = None
         self._base_metadata: StoredObject | None = None
-        self._states = _StateWriter(repository, self._writer)
+        self._states = StateWriter(repository, self._writer)
         self._joiner: Joiner | None = None
-        self._doubted: frozenset[TopicPartition] = frozenset()
+        self._read_anew: frozenset[TopicPartition] = frozenset()
 
     def close(self) -> None:
         """Remove what was begun."""
@@ -166,8 +163,9 @@ class _Run:
         healed = heal(self._repository, self._options.damaged, found.candidates, self._options.metadata)
         self._problems += healed.problems
         self._writer.lost = healed.lost
-        self._doubted = self._in_doubt(before)
-        work, unchanged = _divide(found.candidates, before, self._doubted)
+        if self._options.damaged:
+            self._read_anew = to_read_anew(self._repository, before, healed.lost)
+        work, unchanged = _divide(found.candidates, before, self._read_anew)
         self._joiner = Joiner(self._repository, self._writer, self._options.joining, len(work))
         self._options.on_total(sum(each.candidate.new_bytes(each.ref) for each in work))
         refs: dict[TopicPartition, PartitionRef | None] = dict.fromkeys(self._removed(before, found))
@@ -193,23 +191,6 @@ class _Run:
             self._counts.stored_pieces,
             healed.stored,
         )
-
-    def _in_doubt(self, before: Mapping[TopicPartition, PartitionRef]) -> frozenset[TopicPartition]:
-        """The partitions whose state before cannot be read or needs an object that is lost. They are read
-        from their beginning.
-        """
-        if not self._options.damaged:
-            return frozenset()
-        return frozenset(each for each, ref in before.items() if self._is_in_doubt(each, ref))
-
-    def _is_in_doubt(self, partition: TopicPartition, ref: PartitionRef) -> bool:
-        lost = self._writer.lost
-        try:
-            state = self._repository.state(partition, ref)
-        except FormatError:
-            return True
-        has_snapshot = state.snapshot is not None and state.snapshot.stored.name in lost
-        return has_snapshot or ref.states in lost or any(piece.name in lost for piece in state.pieces)
 
     def _on_bytes(self, size_bytes: int) -> None:
         self._counts.read(size_bytes)
@@ -282,12 +263,12 @@ class _Run:
     def _copy(self, work: _Work, problems: list[KlogError]) -> Outcome:
         previous = None
         try:
-            if work.ref is not None and work.partition not in self._doubted:
+            if work.ref is not None and work.partition not in self._read_anew:
                 previous = self._repository.state(work.partition, work.ref)
         except FormatError as error:
             problems.append(error)  # the repository is damaged: the partition is read anew
         outcome = work.candidate.copy(previous, self._writer, self._rules, problems)
-        if outcome.state is None or outcome.is_kept or previous is None or self._joiner is None:
+        if outcome.state is None or outcome.stays_as_before or previous is None or self._joiner is None:
             return outcome
         return replace(outcome, state=self._joiner.joined(outcome.state, previous, problems.append))
 
@@ -298,9 +279,7 @@ class _Run:
         refs: dict[TopicPartition, PartitionRef | None],
     ) -> None:
         self._problems += [Problem(work.partition, str(error)) for error in copied.problems]
-        if copied.outcome is None:
-            return  # the backup before is kept
-        if copied.outcome.is_kept:
+        if copied.outcome is None or copied.outcome.stays_as_before:
             return
         state = copied.outcome.state
         if state is None:
@@ -376,68 +355,17 @@ class _Copied:
     problems: Sequence[KlogError]
 
 
-class _StateWriter:
-    """Collects states, and writes objects of them."""
-
-    def __init__(self, repository: Repository, pieces: PieceWriter) -> None:
-        self.identifier = ""
-        self._pieces = pieces
-        self._repository = repository
-        self._number = self._size = 0
-        self._waiting: list[StoredState] = []
-        self._refs: dict[TopicPartition, PartitionRef] = {}
-
-    def add(
-        self,
-        state: PartitionState,
-        before: PartitionRef | None,
-        seen: str,
-        refs: dict[TopicPartition, PartitionRef | None],
-    ) -> None:
-        """Add a state; `before` leads to the one before."""
-        stored = StoredState(state)
-        if before is not None:
-            with suppress(FormatError):  # what is damaged is not built upon
-                stored = documents.added_to(*self._repository.whole(state.partition, before), state)
-        self._waiting.append(stored)
-        self._refs[state.partition] = PartitionRef(
-            states="",
-            source=state.source,
-            fingerprint=seen,
-            log_start_offset=state.log_start_offset,
-            end_offset=state.end_offset,
-            size_bytes=state.size_bytes,
-            read_time_ms=state.read_time_ms,
-            is_damaged=bool(state.damage),
-            broker_id=state.broker_id,
-        )
-        self._size += 1 + len(stored.state.pieces)
-        if self._size >= _MOST_STATES:
-            self.flush(refs)
-
-    def flush(self, refs: dict[TopicPartition, PartitionRef | None]) -> None:
-        """Write what was added, and put the references into `refs`."""
-        if not self._waiting:
-            return
-        self._pieces.flush()
-        name = names.states(self.identifier, self._number)
-        self._repository.store.put(name, documents.encode_states(self._waiting))
-        refs.update({partition: replace(ref, states=name) for partition, ref in self._refs.items()})
-        self._number += 1
-        self._waiting, self._refs, self._size = [], {}, 0
-
-
 def _divide(
     candidates: Mapping[TopicPartition, Candidate],
     before: Mapping[TopicPartition, PartitionRef],
-    in_doubt: frozenset[TopicPartition],
+    read_anew: frozenset[TopicPartition],
 ) -> tuple[list[_Work], list[TopicPartition]]:
-    """The partitions to copy, and those that have not changed."""
+    """The partitions to copy, and those that have not changed and need not be `read_anew`."""
     work, unchanged = [], []
     for partition, candidate in sorted(candidates.items(), key=operator.itemgetter(0)):
         ref = before.get(partition)
         is_same = ref is not None and candidate.fingerprint and candidate.fingerprint == ref.fingerprint
-        if is_same and partition not in in_doubt:
+        if is_same and partition not in read_anew:
             unchanged.append(partition)
         else:
             work.append(_Work(partition, candidate, ref))
