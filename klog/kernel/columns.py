@@ -93,8 +93,8 @@ class BatchTable:
             del getattr(self, name)[:]
         self._begin(origin)
 
-    def exchange(self, other: BatchTable) -> None:
-        """Exchange the contents of two tables, without copying a column."""
+    def swap_contents(self, other: BatchTable) -> None:
+        """Give each of two tables what the other one holds, without copying a column."""
         for name in BatchTable.__slots__:
             ours, theirs = getattr(self, name), getattr(other, name)
             setattr(self, name, theirs)

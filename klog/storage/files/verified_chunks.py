@@ -135,13 +135,13 @@ def _by_turns(
             is_plain = second.give(theirs.check, *left)
             second.give(following.read, position + 3 * BLOCK_BYTES)
             own.verify()
-            table.exchange(own.table)
+            table.swap_contents(own.table)
             yield own.data
             own.read(position + 2 * BLOCK_BYTES)
             if not is_plain():
                 break
             left = theirs.left
-            table.exchange(theirs.table)
+            table.swap_contents(theirs.table)
             yield theirs.data
             theirs, following = following, theirs
     return left[0]
