@@ -26,7 +26,7 @@ from klog.export.offset_bounds import resolve_bounds
 from klog.export.options import Isolation, ReadOptions
 from klog.export.planner import raise_first_loss, require_known, touches
 from klog.export.sources import ReplicaFiles, Source
-from klog.formats.errors import MissingInputError, StorageError, UsageError
+from klog.formats.errors import MissingInputError, UsageError
 from klog.jobs.cores import available_cores
 from klog.replicas.files import base_name, join, parent
 from klog.replicas.splits import AbortedRange, LostRange, PartitionPlan, Plan, Split, SplitFile
@@ -40,7 +40,7 @@ def source_of(options: ReadOptions) -> Source:
     `StorageError` if a path cannot be looked at.
     """
     has_moment = options.at_ms is not None or options.backup is not None
-    repositories = [path for path in options.paths if _is_repository(path, must_know=has_moment)]
+    repositories = [path for path in options.paths if is_repository(path, must_know=has_moment)]
     if not repositories:
         if has_moment:
             raise UsageError(
@@ -54,15 +54,6 @@ def source_of(options: ReadOptions) -> Source:
     if options.include_deleted:
         raise UsageError("a backup has nothing that was deleted: leave out includeDeleted")
     return BackupSource(repositories[0], options.encryption_key_file)
-
-
-def _is_repository(path: str, *, must_know: bool) -> bool:
-    try:
-        return is_repository(path)
-    except StorageError:
-        if must_know:
-            raise
-        return False  # who looks for segments there says what is wrong
 
 
 class BackupSource:

@@ -16,7 +16,7 @@ from klog.backup.keys import UserKey, key_from_environment
 from klog.backup.model import PartitionState, Piece
 from klog.backup.packing import unpacked
 from klog.backup.repository import Repository, open_repository
-from klog.backup.retrying import RetryPolicy
+from klog.backup.retrying import NO_RETRIES, RetryPolicy
 from klog.backup.store import missing, open_store
 from klog.formats.errors import StorageError
 from klog.replicas.files import entry_of, join
@@ -33,9 +33,19 @@ def open_backups(place: str, policy: RetryPolicy | None = None, key: UserKey | N
     return open_repository(open_store(place, policy), key or key_from_environment(os.environ))
 
 
-def is_repository(place: str) -> bool:
-    """Whether a path or URI is a repository. Raises `StorageError` if it cannot be looked at."""
-    return entry_of(join(place.rstrip("/"), names.INFO)) is not None
+def is_repository(place: str, *, must_know: bool = True, policy: RetryPolicy = NO_RETRIES) -> bool:
+    """Whether a path or URI is a repository; `policy` says how often an object store is asked.
+
+    If it cannot be looked at, raises `StorageError`, or says no unless one `must_know`: whoever reads the
+    files there then says what is wrong.
+    """
+    info = join(place.rstrip("/"), names.INFO)
+    try:
+        return policy.call(lambda: entry_of(info)) is not None
+    except StorageError:
+        if must_know:
+            raise
+        return False
 
 
 def open_piece(repository: Repository, piece: Piece) -> BinaryIO:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from klog.commands.shared.arguments import parse_time
 from klog.commands.shared.key_options import KeyOptions
 from klog.commands.shared.option_sets import option_set, valued
-from klog.formats.errors import StorageError, UsageError
+from klog.formats.errors import UsageError
 from klog.replicas.files import is_remote, local_path
 
 if TYPE_CHECKING:
@@ -96,6 +96,7 @@ def files_of(
 
 
 def _is_repository(path: str, *, must_know: bool) -> bool:
+    """As `klog.backup.reading` says, which is not imported for files and log directories."""
     if not is_remote(path):
         if not os.path.isdir(local_path(path)):
             return False
@@ -104,12 +105,7 @@ def _is_repository(path: str, *, must_know: bool) -> bool:
         return os.path.exists(os.path.join(local_path(path), INFO))
     from klog.backup.reading import is_repository
 
-    try:
-        return is_repository(path)
-    except StorageError:
-        if must_know:
-            raise
-        return False  # who reads the files there says what is wrong
+    return is_repository(path, must_know=must_know)
 
 
 @contextmanager

@@ -42,7 +42,8 @@ def opening_of(
     options: Sequence[str],
 ) -> Opening:
     """How these places are opened. Raises UsageError, StorageError."""
-    repositories = [place for place in places if is_repository(place)]
+    policy = RetryPolicy(limit_s=WAIT_S)
+    repositories = [place for place in places if is_repository(place, policy=policy)]
     if not repositories:
         if moment != MomentOptions():
             raise UsageError(
