@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable
 from typing import Final
 
 from klog.formats.checksums import Bytes
+from klog.jobs.second_thread import SecondThread
 
 # For less, handing it over takes as long as computing it.
 _LEAST_BYTES: Final = 256 << 10
@@ -18,8 +19,8 @@ class BackgroundHash:
 
     def __init__(self) -> None:
         self._hash = hashlib.sha256()
-        self._pool: ThreadPoolExecutor | None = None
-        self._begun: deque[Future[None]] = deque()
+        self._second: SecondThread | None = None
+        self._begun: deque[Callable[[], None]] = deque()
 
     def begin(self, data: Bytes) -> None:
         """Take some bytes, in another thread if they are many."""
@@ -27,9 +28,9 @@ class BackgroundHash:
             self.wait()
             self._hash.update(data)
             return
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(1, thread_name_prefix="klog-hash")
-        self._begun.append(self._pool.submit(self._hash.update, data))
+        if self._second is None:
+            self._second = SecondThread("klog-hash")
+        self._begun.append(self._second.give(self._hash.update, data))
 
     def wait(self) -> None:
         """Until everything so far is taken."""
@@ -46,9 +47,9 @@ class BackgroundHash:
 
     def close(self) -> None:
         """End the thread."""
-        if self._pool is not None:
-            self._pool.shutdown()
+        if self._second is not None:
+            self._second.close()
 
     def _wait_for_all_but(self, left: int) -> None:
         while len(self._begun) > left:
-            self._begun.popleft().result()
+            self._begun.popleft()()

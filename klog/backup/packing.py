@@ -13,12 +13,15 @@ import struct
 import threading
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from itertools import accumulate
 from typing import Any, BinaryIO, Final
 
 from klog.formats.checksums import Bytes
-from klog.formats.errors import StorageError, UsageError
+from klog.formats.errors import KlogError, StorageError, UsageError
+from klog.jobs.cores import own_cores
+from klog.jobs.second_thread import SecondThread
 from klog.storage.files.files import read_at
 from klog.storage.files.seekable import SeekableStream
 
@@ -82,7 +85,10 @@ def _packing(compression: str) -> Callable[[memoryview], bytes] | None:
 
 
 class SeekableZstd(SeekableStream):
-    """The plain bytes of a file in zstd's seekable format. Closes `file`. Raises `StorageError`."""
+    """The plain bytes of a file in zstd's seekable format. Closes `file`. Raises `StorageError`.
+
+    With `read_ahead`, another thread decompresses the next frame while the caller works on one.
+    """
 
     def __init__(self, file: BinaryIO, name: str) -> None:
         super().__init__(file)
@@ -94,6 +100,12 @@ class SeekableZstd(SeekableStream):
         self.size_bytes = self._plain_starts[-1]
         self._frame = -1
         self._plain: Bytes = b""
+        self._second: SecondThread | None = None
+        self._ahead: tuple[int, Callable[[], bytes]] | None = None
+
+    def read_ahead(self, second: SecondThread) -> None:
+        """Let a thread do the work for the next frame. It must end before this is closed."""
+        self._second = second
 
     def readinto(self, buffer: Any, /) -> int:  # noqa: ANN401 (io's own signature)
         """Fill some of `buffer`, at most from one frame; 0 at the end."""
@@ -102,12 +114,26 @@ class SeekableZstd(SeekableStream):
         view = memoryview(buffer).cast("B")
         frame = bisect_right(self._plain_starts, self._position) - 1
         if frame != self._frame:
-            self._plain, self._frame = self._read_frame(frame), frame
+            self._plain, self._frame = self._frame_in_turn(frame), frame
         start = self._position - self._plain_starts[frame]
         got = min(len(view), len(self._plain) - start)
         view[:got] = memoryview(self._plain)[start : start + got]
         self._position += got
         return got
+
+    def _frame_in_turn(self, frame: int) -> bytes:
+        """A frame, as it was read ahead if it is the next one. Then its next one is begun."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None and ahead[0] == frame:
+            plain = ahead[1]()
+        else:
+            if ahead is not None:
+                with suppress(KlogError):
+                    ahead[1]()  # it reads the same file
+            plain = self._read_frame(frame)
+        if self._second is not None and frame + 2 < len(self._plain_starts):
+            self._ahead = frame + 1, self._second.give(self._read_frame, frame + 1)
+        return plain
 
     def _read_frame(self, frame: int) -> bytes:
         import zstandard
@@ -147,6 +173,24 @@ class SeekableZstd(SeekableStream):
 
     def _damaged(self, what: str, position_bytes: int) -> StorageError:
         return StorageError(what, file=self._name, position_bytes=position_bytes)
+
+
+@contextmanager
+def reading_ahead(file: BinaryIO) -> Iterator[None]:
+    """While a piece is read from its beginning to its end, another thread decompresses what comes next, if
+    there is a core for it.
+    """
+    if not isinstance(file, SeekableZstd) or file.size_bytes <= FRAME_BYTES or own_cores() == 1:
+        yield
+        return
+    try:
+        thread = SecondThread("klog-unpack")
+    except RuntimeError:
+        yield  # the system gives no thread
+        return
+    with thread:
+        file.read_ahead(thread)
+        yield
 
 
 def compression_of(name: str) -> str:

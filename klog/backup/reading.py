@@ -14,7 +14,7 @@ from typing import BinaryIO, Final
 from klog.backup import names
 from klog.backup.keys import UserKey, key_from_environment
 from klog.backup.model import PartitionState, Piece
-from klog.backup.packing import unpacked
+from klog.backup.packing import reading_ahead, unpacked
 from klog.backup.repository import Repository, open_repository
 from klog.backup.retrying import NO_RETRIES, RetryPolicy
 from klog.backup.store import missing, open_store
@@ -61,7 +61,7 @@ def piece_bytes(repository: Repository, piece: Piece) -> Iterator[memoryview]:
     digest = hashlib.sha256()
     size_bytes = 0
     buffer = memoryview(bytearray(READ_BYTES))
-    with open_piece(repository, piece) as file:
+    with open_piece(repository, piece) as file, reading_ahead(file):
         while got := file.readinto(buffer):  # type: ignore[attr-defined]
             digest.update(buffer[:got])
             size_bytes += got

@@ -25,6 +25,7 @@ from klog.backup.model import (
     SnapshotObject,
     StoredObject,
 )
+from klog.backup.packing import reading_ahead
 from klog.backup.reading import is_damage, open_piece
 from klog.backup.repository import Repository
 from klog.backup.store import missing
@@ -291,7 +292,7 @@ def state_problem(state: PartitionState) -> str | None:
 def _piece_problem(repository: Repository, piece: Piece, options: VerifyOptions) -> KlogError | None:
     """Read a piece once, and check its batches and its checksum."""
     try:
-        with open_piece(repository, piece) as file:
+        with open_piece(repository, piece) as file, reading_ahead(file):
             hashed = _HashedFile(file)
             problem = _batches_problem(repository, piece, hashed, options)
             while hashed.readinto(bytearray(1 << 20)):  # after a bad batch: the checksum is of all bytes

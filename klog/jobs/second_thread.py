@@ -12,10 +12,9 @@ _Result = TypeVar("_Result")
 
 
 class SecondThread:
-    """Does each piece of work that it is given, in order, from its making to the end of its block.
+    """Does each piece of work that it is given, in order, from its making to `close` or the end of its block.
 
-    The end of the block waits until all that was given is done. Raises `RuntimeError` if the system gives no
-    thread.
+    Both wait until all that was given is done. Raises `RuntimeError` if the system gives no thread.
     """
 
     def __init__(self, name: str) -> None:
@@ -29,6 +28,10 @@ class SecondThread:
     def __exit__(
         self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the thread, when all that was given is done. A second call does nothing."""
         self._given.put(None)
         self._thread.join()
 

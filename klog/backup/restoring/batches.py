@@ -9,6 +9,7 @@ from typing import BinaryIO, Protocol
 from klog.backup.hashing import BackgroundHash
 from klog.backup.model import Piece, StoredObject
 from klog.backup.moment.view import Part
+from klog.backup.packing import reading_ahead
 from klog.backup.reading import is_damage
 from klog.formats.errors import StorageError
 from klog.kernel.columns import BatchTable
@@ -75,7 +76,7 @@ def _read_part(
     ended = False
     read_bytes = 0
     size_bytes = part.piece.size_bytes
-    with source.open_piece(part.piece) as file, closing(BackgroundHash()) as digest:
+    with source.open_piece(part.piece) as file, closing(BackgroundHash()) as digest, reading_ahead(file):
         for data in chunks(file, table, keeps_previous=True):
             whole = data[: table.consumed_bytes]
             if checked:
