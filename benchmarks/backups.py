@@ -29,12 +29,14 @@ def compare(source: Path, work: Path, rounds: int, rows: Rows) -> str:
     shutil.rmtree(logs, ignore_errors=True)
     shutil.copytree(source, logs / source.name)
     backup = ("backup", "run", str(logs), "--quiet", "-j", "1", "--to")
+    restore = ("restore", "--quiet", "--to", str(restored))
     contestants = {
         "cp, sha256sum": (_shell("cp -r {0} {1} && sha256sum {1}/*/*", logs, copy), copy),
         "klog backup run": (klog(*backup, str(repository), "--compression", "none"), repository),
         "klog backup run, zstd": (klog(*backup, str(work / "zstd")), work / "zstd"),
         "cp": (_shell("cp -r {0} {1}", logs, copy), copy),
-        "klog restore": (klog("restore", str(repository), "--to", str(restored), "--quiet"), restored),
+        "klog restore": (klog(*restore, str(repository)), restored),
+        "klog restore, zstd": (klog(*restore, str(work / "zstd")), restored),
     }
     if shutil.which("restic") is not None:
         contestants |= _restic(logs, work)
@@ -49,6 +51,7 @@ def compare(source: Path, work: Path, rounds: int, rows: Rows) -> str:
         ("klog backup run", "cp, sha256sum", WANTED_BACKUP),
         ("klog backup run, zstd", "cp, sha256sum", WANTED_BACKUP),
         ("klog restore", "cp", WANTED_RESTORE),
+        ("klog restore, zstd", "cp", WANTED_RESTORE),
     ):
         add_wall(rows, ours, found[ours], found[peer])
         ratio = found[ours].ratio_to(found[peer])
