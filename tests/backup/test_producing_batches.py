@@ -37,11 +37,14 @@ def scanned(data: bytes) -> BatchTable:
 
 
 def produced(
-    *batches: bytes | bytearray, aborted: Sequence[AbortedPart] = (), keeps_append_time: bool = True
+    *batches: bytes | bytearray,
+    aborted: Sequence[AbortedPart] = (),
+    start: int = 0,
+    keeps_append_time: bool = True,
 ) -> list[Producible]:
     data = b"".join(batches)
     table = scanned(data)
-    making = ProducibleBatches(AbortedBatches(aborted), keeps_append_time=keeps_append_time)
+    making = ProducibleBatches(AbortedBatches(aborted), start, keeps_append_time=keeps_append_time)
     found = list(making.take(Rows(0, memoryview(data), table, 0, len(table))))
     return [*found, *making.finish()]
 
@@ -70,6 +73,26 @@ def test_a_batch_stays_as_it_is_but_for_its_header(codec: int) -> None:
     assert (table.base_offset[0], table.leader_epoch[0], table.attributes[0]) == (0, -1, codec)
     assert (table.producer_id[0], table.producer_epoch[0], table.base_sequence[0]) == (42, 3, 1000)
     assert made.data[61:] == original[61:]
+
+
+@pytest.mark.parametrize("start", [0, 3, 5, 6, 9, 10])
+def test_records_before_the_log_start_offset_stay_deleted(start: int) -> None:
+    batches = [build_batch(records(range(first, first + 5)), BatchFields(codec=1)) for first in (0, 5)]
+
+    found = produced(*batches, start=start)
+
+    assert [offset for each in found for offset in each.offsets] == list(range(start, 10))
+    assert list(contents([each.data for each in found])) == list(
+        contents([build_batch(records(range(start, 10)))] if start < 10 else [])
+    )
+
+
+def test_old_messages_before_the_log_start_offset_stay_deleted() -> None:
+    messages = [build_message(at, 1, 0, 100 + at, b"k", b"v") for at in range(4)]
+
+    (found,) = produced(*messages, start=2)
+
+    assert found.offsets == [2, 3]
 
 
 def test_sequences_begin_at_zero_again_after_the_last_one() -> None:

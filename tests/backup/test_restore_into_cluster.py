@@ -29,13 +29,14 @@ from klog.client.admin import ResourceType as ConfigType
 from klog.client.connection import Connection
 from klog.cluster_metadata import json_form
 from klog.cluster_metadata.model import Cluster, Partition, Topic
+from klog.formats.names import FileKind
 from klog.metadata.values import ReplicaAssignment
 from klog.protocol.errors import ConnectionLostError
 from klog.testing import BrokerProcess
 from tests.backup import seen
 from tests.backup.repositories import Backups
 from tests.commands.running import Outcome, Run, runner
-from tests.export.logs import Log, batch
+from tests.export.logs import Log, batch, write_checkpoint
 from tests.peers.broker import KRaftBroker, ZooKeeperBroker
 
 
@@ -291,6 +292,23 @@ def test_a_group_with_members_is_not_changed_and_the_exit_code_says_so(
     consumer.close()
     assert restore(backed_up.place, running.bootstrap_servers, *words).code == 0
     require_same(backed_up, running.bootstrap_servers, name)
+
+
+def test_records_that_were_deleted_before_the_log_start_stay_deleted(
+    restore: Restore, backups: Backups, logs: Path, running: BrokerProcess
+) -> None:
+    """DeleteRecords leaves them in the files of the log, in which the start may be within a batch."""
+    Log(logs / "deleted-0").append(batch(0, 3), batch(3, 4)).write()
+    write_checkpoint(logs, FileKind.LOG_START_CHECKPOINT, deleted_0=5)
+    backups.run(logs)
+
+    done = restore(backups.place, running.bootstrap_servers)
+
+    assert done.code == 0, done.err
+    keys = [each[1] for each in seen.messages(running.bootstrap_servers, 0, "deleted")]
+    assert keys == [b"k5", b"k6"]
+    (line,) = restore.lines()[1:]
+    assert (line["firstOffset"], line["endOffset"], line["newFirstOffset"]) == (5, 7, 0)
 
 
 def test_batches_that_the_cluster_does_not_take_are_said_before_anything_is_made(

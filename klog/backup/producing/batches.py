@@ -3,7 +3,8 @@
 Rules: Kafka's `LogValidator`. A broker takes no control batches, no gaps in offsets, no time that a broker
 had set, and no batch of a transaction that is not open. So markers and aborted records are left out, and the
 rest becomes batches of an idempotent producer: only their header is changed, and their checksum. Batches with
-gaps (of compacted logs), of magic 0 and 1, and with times of the broker are built anew, with the same codec.
+gaps (of compacted logs), with records before the log start offset, of magic 0 and 1, and with times of the
+broker are built anew, with the same codec.
 """
 
 from __future__ import annotations
@@ -48,12 +49,16 @@ class Producible(NamedTuple):
 class ProducibleBatches:
     """Takes the batches of one partition in their order, and gives those that are produced.
 
-    If `keeps_append_time` is not set, the target gives records a time of its own, so that of the source's
-    broker need not be kept. What comes out does not depend on how the batches are divided into `Rows`.
+    Records before `log_start_offset` were deleted, and are left out. If `keeps_append_time` is not set, the
+    target gives records a time of its own, so that of the source's broker need not be kept. What comes out
+    does not depend on how the batches are divided into `Rows`.
     """
 
-    def __init__(self, aborted: AbortedBatches, *, keeps_append_time: bool) -> None:
+    def __init__(
+        self, aborted: AbortedBatches, log_start_offset: int = 0, *, keeps_append_time: bool
+    ) -> None:
         self._aborted = aborted
+        self._log_start_offset = log_start_offset
         self._keeps_append_time = keeps_append_time
         self._records = RecordTable()
         self._joined: list[RecordData] = []
@@ -69,7 +74,7 @@ class ProducibleBatches:
                 continue
             yield from self.finish()
             if self._is_visible(rows, row, attributes):
-                yield self._of_batch(rows, row, attributes)
+                yield from self._of_batch(rows, row, attributes)
 
     def finish(self) -> Iterator[Producible]:
         """What was kept to be joined with messages that may follow."""
@@ -79,22 +84,26 @@ class ProducibleBatches:
 
     def _is_visible(self, rows: Rows, row: int, attributes: int) -> bool:
         table = rows.table
-        if attributes & CONTROL_BIT or table.count[row] < 1:
+        if (
+            attributes & CONTROL_BIT
+            or table.count[row] < 1
+            or table.last_offset[row] < self._log_start_offset
+        ):
             return False
         return not (
             attributes & TRANSACTIONAL_BIT
             and self._aborted.covers(table.producer_id[row], table.base_offset[row])
         )
 
-    def _of_batch(self, rows: Rows, row: int, attributes: int) -> Producible:
+    def _of_batch(self, rows: Rows, row: int, attributes: int) -> Iterator[Producible]:
         table = rows.table
         base, end = table.base_offset[row], table.last_offset[row] + 1
-        if table.count[row] == end - base and not (
-            attributes & TIMESTAMP_TYPE_BIT and self._keeps_append_time
-        ):
+        is_whole = table.count[row] == end - base and base >= self._log_start_offset
+        if is_whole and not (attributes & TIMESTAMP_TYPE_BIT and self._keeps_append_time):
             start = table.position[row] - table.origin
-            return Producible(bytearray(rows.data[start : start + table.size[row]]), range(base, end))
-        return _built(self._decoded(rows, row), attributes & CODEC_MASK)
+            yield Producible(bytearray(rows.data[start : start + table.size[row]]), range(base, end))
+        elif records := self._decoded(rows, row):
+            yield _built(records, attributes & CODEC_MASK)
 
     def _take_messages(self, rows: Rows, row: int, codec: int) -> Iterator[Producible]:
         """Messages of magic 0 and 1: what was compressed together stays so, others are joined."""
@@ -110,6 +119,7 @@ class ProducibleBatches:
             yield from self.finish()
 
     def _decoded(self, rows: Rows, row: int) -> list[RecordData]:
+        """The records of a batch, without those that were deleted."""
         records = self._records
         payload = memoryview(decode_one(rows.data, rows.table, row, records))
         has_headers = rows.table.magic[row] >= MAGIC_V2
@@ -127,6 +137,7 @@ class ProducibleBatches:
                 headers(number),
             )
             for number in range(len(records))
+            if records.offset[number] >= self._log_start_offset
         ]
 
 

@@ -171,7 +171,8 @@ class _Writing:
 
     def _batches(self, planned: PlannedPartition) -> Iterator[Producible]:
         sets_time = self._topics[planned.target.topic].sets_time
-        making = ProducibleBatches(AbortedBatches(planned.aborted), keeps_append_time=not sets_time)
+        aborted, start = AbortedBatches(planned.aborted), planned.view.log_start_offset
+        making = ProducibleBatches(aborted, start, keeps_append_time=not sets_time)
         for rows in read_batches(self._source, planned.view.parts, planned.cut.end_offset, checked=True):
             yield from making.take(rows)
             if self._on_bytes is not None:
