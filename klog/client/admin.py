@@ -24,6 +24,7 @@ from klog.protocol.error_codes import ErrorCode, error_code
 from klog.protocol.errors import UnsupportedApiError
 
 CLUSTER_DEFAULT: Final = -1
+_DEFAULTS_FROM: Final = 4
 _PARTITIONS_PER_ANSWER: Final = 2000
 _ANY_KIND_FROM: Final = 1
 
@@ -120,6 +121,8 @@ def describe_eligible_replicas(
 
 def create_topics(cluster: Cluster, topics: Iterable[NewTopic], *, validate_only: bool) -> list[TopicResult]:
     """Create topics, or only check whether that is possible. Raises ClientError, ChannelError."""
+    topics = list(topics)
+    _require_defaults(cluster, topics)
     wanted = [
         {
             "name": each.name,
@@ -135,6 +138,25 @@ def create_topics(cluster: Cluster, topics: Iterable[NewTopic], *, validate_only
     ]
     values = {"topics": wanted, "validate_only": validate_only}
     return _topic_outcomes(cluster, ApiKey.CREATE_TOPICS, values, "topics")
+
+
+def _require_defaults(cluster: Cluster, topics: Iterable[NewTopic]) -> None:
+    """Raises ClientError if a number is left to a cluster that has no default for it (KIP-464)."""
+    missing = {
+        option
+        for each in topics
+        if not each.assignment
+        for option, number in (
+            ("--partitions", each.partitions),
+            ("--replication-factor", each.replication_factor),
+        )
+        if number == CLUSTER_DEFAULT
+    }
+    if missing and cluster.any_connection().version_of(ApiKey.CREATE_TOPICS) < _DEFAULTS_FROM:
+        raise ClientError(
+            "brokers before Kafka 2.4 have no default for the partitions and replicas of a topic",
+            cure=f"name the number with {' and '.join(sorted(missing))}",
+        )
 
 
 def create_partitions(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,7 +13,7 @@ from klog.backup.restoring.plan import PlannedPartition
 from klog.backup.restoring.state_records import committed_offsets
 from klog.client.cluster import Cluster
 from klog.client.errors import RefusedError
-from klog.client.groups import CommittedOffset, commit_offsets
+from klog.client.groups import CommittedOffset, commit_offsets, commit_request
 from klog.formats.constants import ENTRY_PREFIX_BYTES
 from klog.formats.errors import KlogError
 from klog.formats.names import CONSUMER_OFFSETS, TopicPartition
@@ -21,8 +21,15 @@ from klog.formats.packed import BATCH_HEADER_TO_LEADER_EPOCH
 from klog.kernel import kernel
 from klog.kernel.columns import BatchTable
 from klog.kernel.markers import build_marker
+from klog.protocol.apis import ApiKey
 from klog.protocol.error_codes import ErrorCode
 
+_NO_PARTITION: Final = (1 << 31) - 1
+_SEES_PARTITIONS_FROM: Final = 4
+_WITHOUT_GROUPS: Final = (
+    "have the right granted with klog acls add, or leave groups out: name the topics with --topic, without"
+    " __consumer_offsets"
+)
 _OF_BROKERS: Final = frozenset({CONSUMER_OFFSETS, TRANSACTION_TOPIC, "__share_group_state"})
 
 GroupOffsets = dict[str, dict[TopicPartition, CommittedOffset]]
@@ -41,29 +48,56 @@ class GroupsRestored:
     failures: tuple[KlogError, ...] = ()
 
 
-def translated_offsets(
-    source: PieceSource,
-    planned: Iterable[PlannedPartition],
-    maps: Mapping[TopicPartition, OffsetMap],
-    names: Mapping[str, str],
-) -> GroupOffsets:
-    """The new offsets of the groups for partitions of `maps`; `names` has the new names of topics.
+def old_offsets(source: PieceSource, planned: Sequence[PlannedPartition]) -> GroupOffsets:
+    """The offsets that groups had for what comes back, by the new names of its topics.
 
     Raises `StorageError`, `FormatError`.
     """
+    targets = {each.view.partition: each.target for each in planned}
     found: GroupOffsets = {}
     for each in planned:
         if each.view.partition.topic != CONSUMER_OFFSETS:
             continue
         for group_id, offsets in committed_offsets(str(each.view.partition), _rows(source, each)).items():
-            for (topic, number), committed in offsets.items():
-                target = TopicPartition(names.get(topic, topic), number)
-                if topic in names and target in maps:
-                    offset = maps[target].translated(committed.offset)
+            for partition, committed in offsets.items():
+                target = targets.get(TopicPartition(*partition))
+                if target is not None and not is_of_brokers(target.topic):
                     found.setdefault(group_id, {})[target] = CommittedOffset(
-                        offset, metadata=committed.metadata
+                        committed.offset, metadata=committed.metadata
                     )
     return found
+
+
+def translated_offsets(groups: GroupOffsets, maps: Mapping[TopicPartition, OffsetMap]) -> GroupOffsets:
+    """Where groups go on: each offset by the map of its partition."""
+    return {
+        group_id: {
+            target: committed._replace(offset=maps[target].translated(committed.offset))
+            for target, committed in offsets.items()
+        }
+        for group_id, offsets in groups.items()
+    }
+
+
+def require_right_to_commit(cluster: Cluster, groups: GroupOffsets, existing: Container[str]) -> None:
+    """Ask by commits for partitions that no topic has: brokers look for the rights first, and keep nothing.
+
+    Any broker answers, as no coordinator is asked. Brokers before Kafka 2.0 look only whether the topic is
+    there, so that those that are `existing` are not asked for. Raises `RefusedError`, `ChannelError`.
+    """
+    connection = cluster.any_connection()
+    sees_partitions = connection.version_of(ApiKey.OFFSET_COMMIT) >= _SEES_PARTITIONS_FROM
+    for group_id, offsets in sorted(groups.items()):
+        topics = {each.topic for each in offsets if sees_partitions or each.topic not in existing}
+        nowhere = {TopicPartition(topic, _NO_PARTITION): CommittedOffset(0) for topic in sorted(topics)}
+        if not nowhere:
+            continue
+        for (topic, _), code in commit_request(connection, group_id, nowhere).items():
+            error = RefusedError(
+                f"offsets of group {group_id} for {topic}", code, cure=_WITHOUT_GROUPS, right="Read"
+            )
+            if error.is_of_rights:
+                raise error
 
 
 def commit_groups(cluster: Cluster, groups: GroupOffsets) -> GroupsRestored:

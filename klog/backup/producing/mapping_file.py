@@ -48,6 +48,20 @@ class MappingFile:
 
         Raises `UsageError` if the file is of anything else, or of a restore that is complete.
         """
+        header = self.of_cluster(cluster_id)
+        if header is None:
+            return None
+        if header.restore != restore:
+            raise self._is_of_another()
+        if header.is_complete:
+            raise UsageError("says that this restore is complete", file=self.path, cure=_ANOTHER)
+        return header
+
+    def of_cluster(self, cluster_id: str) -> RestoreHeader | None:
+        """The header of any restore into a cluster; None if there is no file.
+
+        Raises `UsageError` if the file is of another cluster, `FormatError`.
+        """
         if not os.path.exists(self.path):
             return None
         with open_for_reading(self.path) as file:
@@ -56,12 +70,13 @@ class MappingFile:
             header = RestoreHeader(**json.loads(first))
         except (ValueError, TypeError) as error:
             raise FormatError("is no file of a restore", file=self.path, cure=_ANOTHER) from error
-        if (header.version, header.restore, header.cluster_id) != (_VERSION, restore, cluster_id):
-            cure = f"repeat that one, with the moment and the topics that it had; or {_ANOTHER}"
-            raise UsageError("is of a restore of something else", file=self.path, cure=cure)
-        if header.is_complete:
-            raise UsageError("says that this restore is complete", file=self.path, cure=_ANOTHER)
+        if (header.version, header.cluster_id) != (_VERSION, cluster_id):
+            raise self._is_of_another()
         return header
+
+    def _is_of_another(self) -> UsageError:
+        cure = f"repeat that one, with the moment and the topics that it had; or {_ANOTHER}"
+        return UsageError("is of a restore of something else", file=self.path, cure=cure)
 
     def begin(self, restore: str, cluster_id: str, producer_id: int, producer_epoch: int) -> RestoreHeader:
         """Write the header of a restore that is not complete."""

@@ -10,14 +10,17 @@ from queue import SimpleQueue
 from klog.backup.moment.aborted import AbortedBatches
 from klog.backup.producing.batches import Producible, ProducibleBatches
 from klog.backup.producing.groups import (
+    GroupOffsets,
     GroupsRestored,
     commit_groups,
     is_of_brokers,
+    old_offsets,
+    require_right_to_commit,
     translated_offsets,
 )
 from klog.backup.producing.mapping_file import MappingFile, RestoreHeader
 from klog.backup.producing.offset_map import OffsetMap
-from klog.backup.producing.topics import TargetTopic, create_topics, target_topics
+from klog.backup.producing.topics import Targets, TargetTopic, create_topics, target_topics
 from klog.backup.producing.writing import (
     OthersWriteError,
     PartitionProducer,
@@ -63,32 +66,67 @@ class Produced:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """The topics that a restore fills, the producer of its records, and what a killed one has left."""
+    """The topics that a restore fills, the old offsets of groups for them, the producer of its records, and
+    what a killed one has left.
+    """
 
     topics: list[TargetTopic]
+    groups: GroupOffsets
     cluster_id: str
     producer: ProducerId
     header: RestoreHeader | None
 
 
+def look_first(
+    cluster: Cluster, targets: Targets, known: ClusterMetadata | None, options: ProducingOptions
+) -> None:
+    """Make those checks of `prepare` that need no plan: the cluster can be reached, its topics can be made
+    and filled. So a mistake costs seconds, however long a plan takes.
+
+    Raises `UsageError` if the restore is not possible, `KlogError`.
+    """
+    header = MappingFile(options.mapping).of_cluster(_cluster_id(cluster))
+    _topics(cluster, targets, known, options, goes_on=header is not None)
+
+
 def prepare(
-    cluster: Cluster, plan: RestorePlan, known: ClusterMetadata | None, options: ProducingOptions
+    cluster: Cluster,
+    source: PieceSource,
+    plan: RestorePlan,
+    known: ClusterMetadata | None,
+    options: ProducingOptions,
 ) -> Prepared:
-    """Look whether a restore is possible: topics, rights, sizes, configs. Nothing is made.
+    """Look whether a restore is possible: topics, rights, configs, what brokers take. Nothing is made.
 
     Raises `UsageError` if it is not, `KlogError`.
     """
     cluster_id = _cluster_id(cluster)
     header = MappingFile(options.mapping).unfinished(identity(plan), cluster_id)
-    topics = target_topics(
-        cluster, plan.partitions, known, options.replication_factor, goes_on=header is not None
-    )
-    require_right_to_write(cluster, [topic.name for topic in topics])
+    targets = {each.view.partition: each.target for each in plan.partitions}
+    topics = _topics(cluster, targets, known, options, goes_on=header is not None)
+    for topic in topics:
+        fills = [each for each in plan.partitions if each.target.topic == topic.name]
+        topic.accepting.require(cluster, fills)
+    groups = old_offsets(source, plan.partitions)
+    require_right_to_commit(cluster, groups, [topic.name for topic in topics if topic.exists])
     if header is not None:
         producer = ProducerId(header.producer_id, header.producer_epoch)
     else:
         producer = producer_id(cluster)
-    return Prepared(topics, cluster_id, producer, header)
+    return Prepared(topics, groups, cluster_id, producer, header)
+
+
+def _topics(
+    cluster: Cluster,
+    targets: Targets,
+    known: ClusterMetadata | None,
+    options: ProducingOptions,
+    *,
+    goes_on: bool,
+) -> list[TargetTopic]:
+    topics = target_topics(cluster, targets, known, options.replication_factor, goes_on=goes_on)
+    require_right_to_write(cluster, [topic.name for topic in topics])
+    return topics
 
 
 def run_producing(
@@ -108,7 +146,7 @@ def run_producing(
     planned = [each for each in plan.partitions if not is_of_brokers(each.view.partition.topic)]
     with ExitStack() as stack:
         cluster = stack.enter_context(open_cluster())
-        prepared = prepare(cluster, plan, known, options)
+        prepared = prepare(cluster, source, plan, known, options)
         topics, producer = prepared.topics, prepared.producer
         header = prepared.header or file.begin(identity(plan), prepared.cluster_id, *producer)
         create_topics(cluster, topics, options.replication_factor)
@@ -118,9 +156,8 @@ def run_producing(
         writing = _Writing(idle, source, {topic.name: topic for topic in topics}, producer, on_bytes)
         made = list(side_by_side(options.jobs, writing.partition, planned))
         maps = {each.target: found for each, found in zip(planned, made, strict=True)}
-        names = {each.view.partition.topic: each.target.topic for each in planned}
-        groups = commit_groups(cluster, translated_offsets(source, plan.partitions, maps, names))
-        originals = {new: old for old, new in names.items()}
+        groups = commit_groups(cluster, translated_offsets(prepared.groups, maps))
+        originals = {each.target.topic: each.view.partition.topic for each in planned}
         file.write_ranges(replace(header, is_complete=not groups.failures), maps, originals)
     losses = [loss for topic in topics for loss in topic.losses]
     records = sum(each.new_end for each in maps.values())
@@ -170,7 +207,7 @@ class _Writing:
         return offsets
 
     def _batches(self, planned: PlannedPartition) -> Iterator[Producible]:
-        sets_time = self._topics[planned.target.topic].sets_time
+        sets_time = self._topics[planned.target.topic].accepting.sets_time
         aborted, start = AbortedBatches(planned.aborted), planned.view.log_start_offset
         making = ProducibleBatches(aborted, start, keeps_append_time=not sets_time)
         for rows in read_batches(self._source, planned.view.parts, planned.cut.end_offset, checked=True):

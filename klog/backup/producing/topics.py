@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from klog.backup.producing.accepting import OF_BROKERS, PROTOCOL, Accepting
 from klog.backup.producing.groups import is_of_brokers
 from klog.backup.restoring.cluster import KEEPS_ALL, topic_configs, unknown_configs
-from klog.backup.restoring.plan import PlannedPartition
 from klog.client import admin
 from klog.client.admin import NewTopic, Resource, ResourceType
 from klog.client.asking import broker_ids
@@ -33,22 +33,21 @@ _LEFT_OUT: Final = frozenset(
         "message.format.version",
     }
 )
-_LARGEST: Final = "max.message.bytes"
-_TIME: Final = "message.timestamp.type"
-_OF_BROKER: Final = {_LARGEST: "message.max.bytes", _TIME: "log.message.timestamp.type"}
+Targets = Mapping[TopicPartition, TopicPartition]
+"""The partitions that come back, and what each is called in the cluster."""
 
 
 @dataclass(frozen=True, slots=True)
 class TargetTopic:
     """A topic to fill. `configs` are set if it is created. `new_ends` are the ends of its partitions if it
-    exists; before a restore they are 0. `sets_time` says that the brokers give records the time of arrival.
+    exists; before a restore they are 0. `accepting` says what its brokers take.
     """
 
     name: str
     partitions: int
     configs: Mapping[str, str]
     new_ends: Mapping[int, int] | None
-    sets_time: bool
+    accepting: Accepting
     losses: tuple[str, ...]
 
     @property
@@ -59,7 +58,7 @@ class TargetTopic:
 
 def target_topics(
     cluster: Cluster,
-    planned: Iterable[PlannedPartition],
+    targets: Targets,
     known: ClusterMetadata | None,
     replication_factor: int,
     *,
@@ -70,15 +69,15 @@ def target_topics(
 
     Raises `UsageError` if a topic cannot be filled, `RefusedError`, `ClientError`, `ChannelError`.
     """
-    by_topic: dict[str, list[PlannedPartition]] = {}
-    for each in planned:
-        if not is_of_brokers(each.view.partition.topic):
-            by_topic.setdefault(each.target.topic, []).append(each)
+    by_topic: dict[str, list[TopicPartition]] = {}
+    for each, target in targets.items():
+        if not is_of_brokers(each.topic):
+            by_topic.setdefault(target.topic, []).append(each)
     existing = _existing(cluster, by_topic)
-    of_brokers = _broker_values(cluster)
+    of_brokers, protocol = _broker_values(cluster)
     found = []
     for name, partitions in sorted(by_topic.items()):
-        original = partitions[0].view.partition.topic
+        original = partitions[0].topic
         count = _partition_count(known, original, partitions)
         ends = existing.get(name)
         if ends is None:
@@ -91,11 +90,10 @@ def target_topics(
             _require_fillable(name, count, ends, goes_on=goes_on)
             configs, losses = {}, ()
             effective = _topic_values(cluster, name)
-        _require_room(name, partitions, effective, exists=ends is not None)
-        sets_time = effective.get(_TIME) == "LogAppendTime"
-        if sets_time:
+        accepting = Accepting(name, effective, protocol, exists=ends is not None)
+        if accepting.sets_time:
             losses = (*losses, f"the times of records of topic {name}: its brokers set that of arrival")
-        found.append(TargetTopic(name, count, configs, ends, sets_time, losses))
+        found.append(TargetTopic(name, count, configs, ends, accepting, losses))
     return found
 
 
@@ -170,15 +168,16 @@ def _existing(cluster: Cluster, names: Iterable[str]) -> dict[str, dict[int, int
     return found
 
 
-def _broker_values(cluster: Cluster) -> dict[str, str]:
-    """What topics get of the brokers' configs, by the names of topics' configs."""
+def _broker_values(cluster: Cluster) -> tuple[dict[str, str], str]:
+    """What topics get of the brokers' configs, by the names of topics' configs, and the brokers' protocol."""
     broker = Resource(ResourceType.BROKER, str(broker_ids(cluster)[0]))
-    values = _values(cluster, broker, list(_OF_BROKER.values()))
-    return {name: values[theirs] for name, theirs in _OF_BROKER.items() if theirs in values}
+    values = _values(cluster, broker, [*OF_BROKERS.values(), PROTOCOL])
+    found = {name: values[theirs] for name, theirs in OF_BROKERS.items() if theirs in values}
+    return found, values.get(PROTOCOL, "")
 
 
 def _topic_values(cluster: Cluster, name: str) -> dict[str, str]:
-    return _values(cluster, Resource(ResourceType.TOPIC, name), list(_OF_BROKER))
+    return _values(cluster, Resource(ResourceType.TOPIC, name), list(OF_BROKERS))
 
 
 def _values(cluster: Cluster, resource: Resource, names: Sequence[str]) -> dict[str, str]:
@@ -192,10 +191,10 @@ def _values(cluster: Cluster, resource: Resource, names: Sequence[str]) -> dict[
 
 
 def _partition_count(
-    known: ClusterMetadata | None, original: str, partitions: Iterable[PlannedPartition]
+    known: ClusterMetadata | None, original: str, partitions: Iterable[TopicPartition]
 ) -> int:
     topic = None if known is None else known.topics.get(original)
-    numbers: list[int] = [each.target.partition for each in partitions]
+    numbers: list[int] = [each.partition for each in partitions]
     return 1 + max([*numbers, *({} if topic is None else topic.partitions)])
 
 
@@ -219,17 +218,4 @@ def _require_fillable(name: str, count: int, ends: Mapping[int, int], *, goes_on
         raise UsageError(
             f"topic {name} exists and has had records: {name}-{filled[0]} ends at offset {ends[filled[0]]}",
             cure="a restore never writes into such a topic: delete it, or use --rename OLD=NEW",
-        )
-
-
-def _require_room(
-    name: str, partitions: Iterable[PlannedPartition], configs: Mapping[str, str], *, exists: bool
-) -> None:
-    largest = max(each.largest_batch_bytes for each in partitions)
-    text = configs.get(_LARGEST, "")
-    if text.isdecimal() and largest > int(text):
-        where = f"{_LARGEST} of the topic" if exists else f"{_OF_BROKER[_LARGEST]} of the brokers"
-        raise UsageError(
-            f"topic {name}: the largest batch in the backup has {largest} bytes, the cluster takes {text}",
-            cure=f"set {where} to at least {largest}, or create the topic before with such a {_LARGEST}",
         )

@@ -15,10 +15,45 @@ from klog.backup.moment.view import Part, PartitionView
 from klog.backup.restoring.batches import PieceSource, Rows, read_batches
 from klog.backup.restoring.state_records import transaction_records
 from klog.coordinator.transactions.records import TransactionRecord
-from klog.formats.constants import MAGIC_V2
+from klog.formats.constants import CODEC_MASK, MAGIC_V2, NO_TIMESTAMP
 from klog.formats.errors import UsageError
+from klog.kernel.columns import BatchTable
 
 OnBytes = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchesSeen:
+    """What is known of the batches of a partition before its end by time: the size of the largest, the oldest
+    message format, the codecs, and of the batches' latest times the earliest and the latest (None if no
+    record has a time). `records` says whether there are any.
+    """
+
+    largest_bytes: int = 0
+    oldest_magic: int = MAGIC_V2
+    codecs: frozenset[int] = frozenset()
+    oldest_ms: int | None = None
+    newest_ms: int | None = None
+
+    @property
+    def records(self) -> bool:
+        """Whether there are batches at all."""
+        return self.largest_bytes > 0
+
+    def and_also(self, table: BatchTable, first: int, last: int) -> BatchesSeen:
+        """With some rows of a table."""
+        times = [each for each in table.max_timestamp[first:last] if each != NO_TIMESTAMP]
+        oldest = [each for each in (self.oldest_ms, *times) if each is not None]
+        newest = [each for each in (self.newest_ms, *times) if each is not None]
+        codecs = {each & CODEC_MASK for each in set(table.attributes[first:last])}
+        return BatchesSeen(
+            max(self.largest_bytes, *table.size[first:last]),
+            min(self.oldest_magic, *table.magic[first:last]),
+            self.codecs | codecs,
+            min(oldest, default=None),
+            max(newest, default=None),
+        )
+
 
 SETTLED_MS: Final = 600_000
 """Transactions that have ended so long before a moment do not matter for the cut there: their markers are in
@@ -38,16 +73,14 @@ class Detail(IntEnum):
 
 @dataclass(slots=True)
 class Read:
-    """The history of a partition, about how many bytes lie before its end by time, its largest batch and
-    oldest format there, and the records of a partition of `__transaction_state` with the offsets of their
-    batches and their times. If some of those are lost, markers say what was decided, as if the topic was not
-    there.
+    """The history of a partition, about how many bytes lie before its end by time, its batches there, and the
+    records of a partition of `__transaction_state` with the offsets of their batches and their times. If some
+    of those are lost, markers say what was decided, as if the topic was not there.
     """
 
     history: PartitionHistory
     size_bytes: int
-    largest_batch_bytes: int
-    oldest_magic: int
+    batches: BatchesSeen
     records: list[tuple[int, int, int, TransactionRecord]]
 
 
@@ -85,7 +118,7 @@ class _PartitionReading:
         self._needs_transactions = asked.detail is not Detail.CUT
         self._settled_ms = asked.settled_ms
         self._reader = HistoryBuilder(rule, view.gaps)
-        self._found = Read(self._reader.finish(0), 0, 0, MAGIC_V2, [])
+        self._found = Read(self._reader.finish(0), 0, BatchesSeen(), [])
 
     def read(self) -> Read:
         for rows in read_batches(self._source, self._due(), checked=self._is_checked):
@@ -132,8 +165,7 @@ class _PartitionReading:
         found, table = self._found, rows.table
         if not self._reader.has_ended:
             found.size_bytes += len(rows.span())
-            found.largest_batch_bytes = max(found.largest_batch_bytes, *table.size[rows.first : rows.last])
-            found.oldest_magic = min(found.oldest_magic, *table.magic[rows.first : rows.last])
+            found.batches = found.batches.and_also(table, rows.first, rows.last)
         if self._view.partition.topic == TRANSACTION_TOPIC and not self._view.gaps:
             found.records += [
                 (offset, end, written_ms, record)

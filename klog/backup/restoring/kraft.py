@@ -69,7 +69,7 @@ class Formatted(NamedTuple):
 
 def require_new_formats(plan: RestorePlan, target: KraftTarget, known: Cluster | None) -> None:
     """Raises `UsageError` if Kafka 4 cannot read what comes back."""
-    old = sorted({each.target.topic for each in plan.partitions if each.oldest_magic < MAGIC_V2})
+    old = sorted({each.target.topic for each in plan.partitions if each.batches.oldest_magic < MAGIC_V2})
     if old and target.level(known) >= KAFKA_4:
         raise UsageError(
             f"topic {old[0]} has message format 0 or 1, which Kafka 4 does not read",

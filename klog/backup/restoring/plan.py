@@ -17,6 +17,7 @@ from klog.backup.moment.view import PartitionView
 from klog.backup.restoring.batches import PieceSource, read_batches
 from klog.backup.restoring.histories import (
     SETTLED_MS,
+    BatchesSeen,
     Detail,
     OnBytes,
     PlanReading,
@@ -24,7 +25,6 @@ from klog.backup.restoring.histories import (
     settled_before_ms,
 )
 from klog.backup.restoring.state_records import transaction_states
-from klog.formats.constants import MAGIC_V2
 from klog.formats.errors import UsageError
 from klog.formats.names import TopicPartition
 from klog.jobs.threads import side_by_side
@@ -40,16 +40,13 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class PlannedPartition:
-    """A partition that comes back. `size_bytes` is about what its log takes, `largest_batch_bytes` the size
-    of the largest batch in it, `oldest_magic` the oldest message format.
-    """
+    """A partition that comes back. `size_bytes` is about what its log takes."""
 
     view: PartitionView
     cut: PartitionCut
     target: TopicPartition
     size_bytes: int
-    largest_batch_bytes: int = 0
-    oldest_magic: int = MAGIC_V2
+    batches: BatchesSeen = field(default_factory=BatchesSeen)
     aborted: tuple[AbortedPart, ...] = ()
 
 
@@ -122,8 +119,7 @@ def plan_restore(
             cuts[view.partition],
             TopicPartition(names.get(view.partition.topic, view.partition.topic), view.partition.partition),
             found[view.partition].size_bytes,
-            found[view.partition].largest_batch_bytes,
-            found[view.partition].oldest_magic,
+            found[view.partition].batches,
             () if detail is Detail.CUT else aborted_parts(histories[view.partition], cuts[view.partition]),
         )
         for view in sorted(views, key=lambda each: each.partition)

@@ -110,6 +110,17 @@ def select(repository: Repository, request: RestoreRequest, on_damage: OnDamage 
     )
 
 
+def targets_of(selected: Selected, request: RestoreRequest) -> dict[TopicPartition, TopicPartition]:
+    """The partitions that come back, and what each is called then."""
+    return {
+        each.partition: TopicPartition(
+            request.names.get(each.partition.topic, each.partition.topic), each.partition.partition
+        )
+        for each in selected.views
+        if request.wants(each.partition.topic)
+    }
+
+
 def plan_of(
     repository: Repository,
     request: RestoreRequest,

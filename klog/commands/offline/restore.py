@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from klog.backup.producing.run import ProducingOptions
     from klog.backup.repository import Repository
     from klog.backup.restoring.damage import LeftOut, OnDamage
+    from klog.backup.restoring.histories import Detail
     from klog.backup.restoring.kraft import KraftTarget
     from klog.backup.restoring.plan import RestorePlan
     from klog.backup.restoring.request import RestoreRequest, Selected
@@ -193,11 +194,9 @@ def restore(
     klog restore /mnt/backup --at 1h --to /var/lib/kafka --kraft --metadata-version 4.1
     klog restore /mnt/backup --at 1h --topic orders --rename orders=orders-old --bootstrap-server kafka:9092
     """
-    from klog.backup.restoring.completeness import compacted_away
     from klog.backup.restoring.damage import refuse
     from klog.backup.restoring.histories import Detail
-    from klog.backup.restoring.request import plan_of, select
-    from klog.backup.restoring.selection import RepositoryPieces
+    from klog.backup.restoring.request import select
     from klog.backup.restoring.target import require_empty
 
     request = moment.request()
@@ -208,25 +207,25 @@ def restore(
         require_empty(target.directory)
     opened = open_patiently(repository, keys)
     said: list[LeftOut] = []
-    left_out: Sequence[LeftOut] = ()
+    left_out: list[LeftOut] = []
     selected = select(opened, request, _saying(said, request) if skip_damaged else refuse)
     note_moment(selected)
     if skip_damaged:
-        selected, left_out = _without_damaged(opened, selected, place.jobs_or_cores, quiet=quiet)
-    begin_s = time.monotonic()
-    with working("Planning", selected.size_bytes, quiet=quiet) as advance:
-        # Log directories of nodes without KRaft need nothing of most batches but to be copied. No record is
-        # produced before all objects were read.
-        detail = Detail.BATCHES if target is None or target.kraft is not None else Detail.CUT
-        if into_cluster and not skip_damaged:
-            detail = Detail.CHECKED
-        plan = plan_of(opened, request, selected, advance, place.jobs_or_cores, detail=detail)
-    note_compacted(compacted_away(RepositoryPieces(opened), plan.partitions, place.jobs_or_cores))
-    read_s = time.monotonic() - begin_s
+        selected, left_out = _without_damaged_metadata(opened, selected)
+    if producing is not None:
+        _look_at_cluster(opened, selected, request, connection, producing)
+    if skip_damaged:
+        selected = _without_damaged(opened, selected, left_out, place.jobs_or_cores, quiet=quiet)
+    # Log directories of nodes without KRaft need nothing of most batches but to be copied. No record is
+    # produced before all objects were read.
+    detail = Detail.BATCHES if target is None or target.kraft is not None else Detail.CUT
+    if into_cluster and not skip_damaged:
+        detail = Detail.CHECKED
+    planned = _planned(opened, request, selected, detail, place.jobs_or_cores, quiet=quiet)
+    plan = planned.plan
     if producing is not None:
         from klog.commands.offline.restore_cluster import restore_into_cluster
 
-        planned = Planned(opened, plan, selected.manifest, read_s)
         has_groups = restore_into_cluster(
             planned, connection, producing, output, dry_run=dry_run, quiet=quiet
         )
@@ -238,7 +237,7 @@ def restore(
     if output.for_people and not quiet:
         output.show(rows)
     if target is None:
-        say_what_would(plan, read_s, output, rows)
+        say_what_would(plan, planned.read_s, output, rows)
         _end_if_incomplete(said, left_out, plan, request)
         return
     from klog.backup.restoring.run import run_restore
@@ -266,15 +265,62 @@ def _saying(said: list[LeftOut], request: RestoreRequest) -> OnDamage:
     return say
 
 
+def _without_damaged_metadata(repository: Repository, selected: Selected) -> tuple[Selected, list[LeftOut]]:
+    from klog.backup.restoring.damage import without_damaged_metadata
+
+    left_out: list[LeftOut] = []
+    manifest = without_damaged_metadata(repository, selected.manifest, left_out.append)
+    return replace(selected, manifest=manifest), left_out
+
+
 def _without_damaged(
-    repository: Repository, selected: Selected, jobs: int, *, quiet: bool
-) -> tuple[Selected, Sequence[LeftOut]]:
-    from klog.backup.restoring.damage import without_damaged, without_damaged_metadata
+    repository: Repository, selected: Selected, left_out: list[LeftOut], jobs: int, *, quiet: bool
+) -> Selected:
+    """What was selected but for damaged pieces, which are added to `left_out`."""
+    from klog.backup.restoring.damage import without_damaged
 
     with working("Checking", selected.size_bytes, quiet=quiet) as advance:
-        views, left_out = without_damaged(repository, selected.views, jobs, advance)
-    manifest = without_damaged_metadata(repository, selected.manifest, left_out.append)
-    return replace(selected, views=tuple(views), manifest=manifest), left_out
+        views, found = without_damaged(repository, selected.views, jobs, advance)
+    left_out += found
+    return replace(selected, views=tuple(views))
+
+
+def _planned(
+    repository: Repository,
+    request: RestoreRequest,
+    selected: Selected,
+    detail: Detail,
+    jobs: int,
+    *,
+    quiet: bool,
+) -> Planned:
+    """Make the plan, and say which last records of keys are not known."""
+    from klog.backup.restoring.completeness import compacted_away
+    from klog.backup.restoring.request import plan_of
+    from klog.backup.restoring.selection import RepositoryPieces
+
+    begin_s = time.monotonic()
+    with working("Planning", selected.size_bytes, quiet=quiet) as advance:
+        plan = plan_of(repository, request, selected, advance, jobs, detail=detail)
+    note_compacted(compacted_away(RepositoryPieces(repository), plan.partitions, jobs))
+    return Planned(repository, plan, selected.manifest, time.monotonic() - begin_s)
+
+
+def _look_at_cluster(
+    repository: Repository,
+    selected: Selected,
+    request: RestoreRequest,
+    connection: ConnectionOptions,
+    options: ProducingOptions,
+) -> None:
+    """Connect, and make all checks that need no plan. Raises `UsageError`, `KlogError`."""
+    from klog.admin import connect
+    from klog.backup.producing.run import look_first
+    from klog.backup.restoring.request import metadata_of, targets_of
+
+    known = metadata_of(repository, selected.manifest)
+    with connect.cluster(connection.settings()) as cluster:
+        look_first(cluster, targets_of(selected, request), known, options)
 
 
 def _end_if_incomplete(

@@ -53,7 +53,7 @@ def restore_into_cluster(
     known = metadata_of(planned.repository, planned.manifest)
     if dry_run:
         with connect.cluster(settings) as cluster:
-            prepared = prepare(cluster, plan, known, options)
+            prepared = prepare(cluster, RepositoryPieces(planned.repository), plan, known, options)
         say_what_would(shown, planned.read_s, output, rows)
         _note_topics(prepared.topics)
         return True

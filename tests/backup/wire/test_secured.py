@@ -264,9 +264,10 @@ def test_a_restore_needs_the_rights_of_the_page(
         if right != missing:
             acl("add", "restore", of_name(right))
 
-    def restore() -> Outcome:
+    def restore(*how: str) -> Outcome:
         words = ("--topic", "orders|__.*", "--rename", f"orders={name}", "--mapping", tmp_path / "offsets")
-        return klog_command("restore", secured.backups.place, *words, *secured.login("restore"), "--quiet")
+        login = secured.login("restore")
+        return klog_command("restore", secured.backups.place, *words, *login, "--quiet", *how)
 
     said = {
         "Create on topic": f"creating topic {name}: TOPIC_AUTHORIZATION_FAILED",
@@ -276,10 +277,13 @@ def test_a_restore_needs_the_rights_of_the_page(
     }
     what = said.get(str(missing))
     if missing is not None and what is not None:
-        done = restore()
-        assert done.code == 1
-        assert what in done.err
-        assert f"it needs {missing.operation}" in done.err
+        for how in (["--dry-run"], []):
+            done = restore(*how)
+            assert done.code == 1
+            assert what in done.err
+            assert f"it needs {missing.operation}" in done.err
+        assert name not in AdminClient({"bootstrap.servers": secured.plain}).list_topics(timeout=30).topics
+        assert not (tmp_path / "offsets").exists()
         acl("add", "restore", of_name(missing))
 
     done = restore()
