@@ -267,6 +267,14 @@ def backups_over_the_wire(bench: Bench) -> str:
     return f"{title}\n{compare(bench.output / 'backup-wire', mebibytes, bench.rounds, bench.rows)}"
 
 
+def backup_comparison(bench: Bench) -> str:
+    """Which of a Kafka cluster comes back equal from backups of klog and of other tools."""
+    # Imported here because the process that measures the others must stay small.
+    from benchmarks.backup_comparison import compare  # noqa: PLC0415
+
+    return compare(bench.output / "backup-comparison")
+
+
 def _of_exports(codec: str) -> Callable[[Bench], str]:
     def run(bench: Bench) -> str:
         # Imported here because the process that measures the others must stay small.
@@ -452,6 +460,7 @@ SUITE: dict[str, Callable[[Bench], str]] = {
     "convert": conversion,
     "backup": backups,
     "backup-wire": backups_over_the_wire,
+    "backup-comparison": backup_comparison,
     "export-none": _of_exports("none"),
     "export-zstd": _of_exports("zstd"),
     "export-spark-none": _of_spark("none"),
