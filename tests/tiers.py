@@ -77,6 +77,7 @@ LEFT_OUT: Final = (
     "storage/log/test_crashes.py",
     "convert/test_corpora.py",
     "convert/test_properties.py",
+    "backup/test_checks_before_restore.py",
     "backup/test_damaged_objects.py",
     "backup/test_export_moments.py",
     "backup/test_faulty_object_store.py",
