@@ -8,6 +8,7 @@ from typing import Final
 
 from klog.backup.moment.decisions import TRANSACTION_TOPIC
 from klog.backup.producing.offset_map import OffsetMap
+from klog.backup.producing.writing import NO_PARTITION
 from klog.backup.restoring.batches import PieceSource, Rows, read_batches
 from klog.backup.restoring.plan import PlannedPartition
 from klog.backup.restoring.state_records import committed_offsets
@@ -24,7 +25,6 @@ from klog.kernel.markers import build_marker
 from klog.protocol.apis import ApiKey
 from klog.protocol.error_codes import ErrorCode
 
-_NO_PARTITION: Final = (1 << 31) - 1
 _SEES_PARTITIONS_FROM: Final = 4
 _WITHOUT_GROUPS: Final = (
     "have the right granted with klog acls add, or leave groups out: name the topics with --topic, without"
@@ -89,7 +89,7 @@ def require_right_to_commit(cluster: Cluster, groups: GroupOffsets, existing: Co
     sees_partitions = connection.version_of(ApiKey.OFFSET_COMMIT) >= _SEES_PARTITIONS_FROM
     for group_id, offsets in sorted(groups.items()):
         topics = {each.topic for each in offsets if sees_partitions or each.topic not in existing}
-        nowhere = {TopicPartition(topic, _NO_PARTITION): CommittedOffset(0) for topic in sorted(topics)}
+        nowhere = {TopicPartition(topic, NO_PARTITION): CommittedOffset(0) for topic in sorted(topics)}
         if not nowhere:
             continue
         for (topic, _), code in commit_request(connection, group_id, nowhere).items():

@@ -11,10 +11,14 @@ from klog.client.errors import ClientError, RefusedError
 from klog.client.producer import ALL_IN_SYNC, produce
 from klog.client.producer_id import ProducerId, new_producer_id
 from klog.formats.names import TopicPartition
+from klog.kernel.batch_builder import BatchFields, RecordData, build_batch
 from klog.protocol.error_codes import ErrorCode, error_code
 from klog.protocol.errors import ChannelError
 from klog.protocol.produce_request import ProduceRequest
 from klog.protocol.produce_response import PartitionProduced
+
+NO_PARTITION: Final = (1 << 31) - 1
+"""A number that no partition has: what is asked about it needs the rights, and changes nothing."""
 
 UNKNOWN_OFFSET: Final = -1
 """What a broker answers if a batch was there for long."""
@@ -33,14 +37,16 @@ def producer_id(cluster: Cluster) -> ProducerId:
 
 
 def require_right_to_write(cluster: Cluster, topics: Sequence[str]) -> None:
-    """Ask with batches that no broker takes, as they are empty: brokers look for the right first, also for
-    topics that do not exist. Raises `RefusedError`, `ClientError`, `ChannelError`.
+    """Ask with a batch for a partition that no topic has: brokers look for the right first, also for topics
+    that do not exist. Kafka before 2.0 reads no request without a batch. Raises `RefusedError`,
+    `ClientError`, `ChannelError`.
     """
     if not topics:
         return
-    empty: list[tuple[int, memoryview | None]] = [(0, memoryview(b""))]
+    batch = build_batch([RecordData(0, 0, None, None)], BatchFields())
+    nowhere: list[tuple[int, memoryview | None]] = [(NO_PARTITION, memoryview(batch))]
     timeout_ms = cluster.timeout_ms
-    request = ProduceRequest(None, ALL_IN_SYNC, timeout_ms, [(topic, empty) for topic in topics])
+    request = ProduceRequest(None, ALL_IN_SYNC, timeout_ms, [(topic, nowhere) for topic in topics])
     for topic, answers in produce(cluster.any_connection(), request, 2 * timeout_ms):
         error = RefusedError(f"writing to topic {topic}", answers[0].error_code, right="Write")
         if error.is_of_rights:
