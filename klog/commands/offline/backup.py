@@ -108,14 +108,20 @@ def run_backups(
                 open_store(to, retries()),
                 wanted,
                 key,
-                on_create=lambda: _warn_of_loss(to, is_encrypted=key is not None),
+                on_create=lambda: _begin(to, origin, running, is_encrypted=key is not None),
             )
         is_clean = run_all(repository, origin, running, output, metrics, interrupts)
     if not is_clean:
         raise typer.Exit(1)
 
 
-def _warn_of_loss(place: str, *, is_encrypted: bool) -> None:
+def _begin(place: str, origin: Origin, running: RunningOptions, *, is_encrypted: bool) -> None:
+    """Before a repository is made: a mistyped source makes none, whose key and compression would stay.
+
+    Continuous runs wait for a source. Raises `KlogError`.
+    """
+    if running.every is None:
+        origin.find()
     if is_encrypted:
         print_note(
             f"{place} is encrypted. Keep a copy of the key elsewhere: whoever loses it has lost the backups"
@@ -127,6 +133,7 @@ def _origin(
 ) -> Origin:
     """The log directories, or the cluster. Raises `UsageError`."""
     from klog.backup.directories import LogDirectories
+    from klog.backup.scanning import scan
 
     if running.full and running.every is not None:
         raise UsageError("--full and --every exclude each other", cure="make one run with --full beside")
@@ -135,7 +142,7 @@ def _origin(
             raise UsageError("SOURCE and --bootstrap-server exclude each other", cure="make two runs")
         _check_is_apart(to, sources)
         metadata = metadata_reader(running, connection)
-        return Origin(lambda: nullcontext(LogDirectories(sources)), 1, metadata)
+        return Origin(lambda: nullcontext(LogDirectories(sources)), 1, metadata, lambda: scan(sources))
     if not connection.is_named:
         raise missing("SOURCE (or --bootstrap-server HOST:PORT)")
     if running.log_end:

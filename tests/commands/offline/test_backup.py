@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from klog.cluster_metadata.model import Cluster
 from klog.commands.offline.backing.rows import problem_lines
 from klog.formats.names import TopicPartition
 from tests import corpora
+from tests.backup.repositories import Backups
 from tests.commands.running import Run, runner
 from tests.export.logs import batch, replica, write_segment
 from tests.waiting import eventually
@@ -228,6 +230,45 @@ def test_the_metadata_is_kept_and_carried_over(klog: Run, logs: Path, tmp_path: 
         assert json_form.decode(repository.read_stored(stored)) == cluster
 
 
+@pytest.mark.parametrize(
+    "source", [["{tmp}/nowhere"], ["{tmp}"], ["-b", "127.0.0.1:1", "--timeout-ms", "100"]]
+)
+def test_a_source_that_is_not_there_makes_no_repository(klog: Run, tmp_path: Path, source: list[str]) -> None:
+    """Whether it is encrypted, and how it is compressed, could not be changed later."""
+    words = [each.format(tmp=tmp_path) for each in source]
+
+    done = klog("backup", "run", *words, "--to", tmp_path.parent / f"{tmp_path.name}-r")
+
+    assert done.code == 1
+    assert not (tmp_path.parent / f"{tmp_path.name}-r" / "klog-backup.json").exists()
+
+
+def test_of_two_runs_at_once_the_earlier_begin_is_shown_first(klog: Run, logs: Path, tmp_path: Path) -> None:
+    """The id of a backup is of its end: the one that began first may have ended last."""
+    backups = Backups(tmp_path / "r")
+    began = iter([1_000_000])
+    backups.run(logs, now_ms=lambda: 2_000_000)
+    backups.run(logs, now_ms=lambda: next(began, 3_000_000))
+
+    rows = [json.loads(line) for line in klog("backup", "show", tmp_path / "r", "--json").out.splitlines()]
+
+    assert {(row["from"], row["to"]) for row in rows} == {(1_000_000, 2_000_000)}
+
+
+def test_times_of_backups_are_shown_with_their_zone(
+    klog: Run, logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "XYZ-3")
+    time.tzset()
+    try:
+        backup(klog, logs, "--to", tmp_path / "r")
+        for words in (["list", tmp_path / "r"], ["show", tmp_path / "r"]):
+            assert " XYZ " in klog("backup", *words).out
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
 def test_metadata_that_cannot_be_read_stays_and_logs_are_backed_up(
     klog: Run, logs: Path, tmp_path: Path
 ) -> None:
@@ -238,7 +279,7 @@ def test_metadata_that_cannot_be_read_stays_and_logs_are_backed_up(
     metadata.write_text("{}")
     done = klog("backup", "run", logs, "--to", tmp_path / "r", "--metadata", metadata)
     assert done.code == 1
-    assert "the metadata could not be read, and stays as it was in the backup before" in done.err
+    assert "the metadata could not be read; that of the backup before stays, if there is one" in done.err
     assert "cluster.json" in done.err
     repository = open_backups(str(tmp_path / "r"))
     first, second = map(repository.manifest, repository.ids())

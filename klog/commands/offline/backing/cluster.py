@@ -28,7 +28,12 @@ def cluster_origin(running: RunningOptions, connection: ConnectionOptions) -> Or
     name = ",".join(map(str, settings.bootstrap))
     metadata = metadata_reader(running, connection) or _Metadata(settings).read
     on_note = cache(print_note)  # said once, not in each run
-    return Origin(lambda: WireSource(lambda: connect.cluster(settings), name, on_note), _JOBS, metadata)
+
+    def find() -> None:
+        with connect.cluster(settings):
+            pass
+
+    return Origin(lambda: WireSource(lambda: connect.cluster(settings), name, on_note), _JOBS, metadata, find)
 
 
 def metadata_reader(running: RunningOptions, connection: ConnectionOptions) -> Callable[[], bytes] | None:

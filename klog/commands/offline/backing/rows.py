@@ -10,7 +10,7 @@ from klog.backup.catalogue import Catalogue
 from klog.backup.model import Manifest, PartitionRef, Problem
 from klog.backup.repository import Repository
 from klog.backup.run import Result
-from klog.commands.shared.cells import human_bytes, human_time
+from klog.commands.shared.cells import human_bytes, zoned_time
 from klog.commands.shared.tables import Row
 from klog.commands.shared.terminal import count_of
 from klog.formats.errors import FormatError, KlogError, MissingInputError
@@ -80,7 +80,7 @@ def backup_rows(catalogue: Catalogue, *, text: bool) -> Iterator[Row]:
 
 
 def _time(time_ms: int, *, text: bool) -> object:
-    return human_time(time_ms) if text else time_ms
+    return zoned_time(time_ms) if text else time_ms
 
 
 def topic_rows(
@@ -99,11 +99,13 @@ def topic_rows(
     for topic, span in sorted(catalogue.topics.items()):
         first, last = (_of_topic(read[each], topic) for each in (span.first, span.last))
         size_bytes = None if last is None else last.size_bytes
+        # Of two runs at once the one with the later id may have begun first.
+        moments_ms = [each.moment_ms for each in (first, last) if each is not None]
         yield {
             "topic": topic,
             "partitions": None if last is None else last.partitions,
-            "from": None if first is None else _time(first.moment_ms, text=text),
-            "to": None if last is None else _time(last.moment_ms, text=text),
+            "from": None if first is None else _time(min(moments_ms), text=text),
+            "to": None if last is None else _time(max(moments_ms), text=text),
             "backups": span.backups,
             "size": human_bytes(size_bytes) if text and size_bytes is not None else size_bytes,
             "damaged": None if last is None else last.is_damaged,

@@ -95,12 +95,14 @@ class RunningOptions:
 class Origin:
     """What is backed up: `open` gives the source of a run, `jobs` is how many partitions are usual.
 
-    `metadata` gives the cluster's metadata in its JSON form; it is None if that is not asked for.
+    `metadata` gives the cluster's metadata in its JSON form; it is None if that is not asked for. `find`
+    raises `KlogError` if the source is not there.
     """
 
     open: Callable[[], AbstractContextManager[BackupSource]]
     jobs: int
     metadata: Callable[[], bytes] | None
+    find: Callable[[], object]
 
 
 @contextmanager
@@ -242,7 +244,7 @@ def _metadata(origin: Origin) -> tuple[bytes | None, tuple[Problem, ...]]:
     except KlogError as error:
         if exit_code(error) == WRONG_USAGE:
             raise
-        what = f"the metadata could not be read, and stays as it was in the backup before: {error}"
+        what = f"the metadata could not be read; that of the backup before stays, if there is one: {error}"
         return None, (Problem(None, what),)
 
 
