@@ -18,8 +18,17 @@ from klog.metadata.errors import (
     NodeExistsError,
     NoNodeError,
 )
-from klog.metadata.retried_writes import write
-from klog.metadata.store import Create, Delete, MetadataStore, NodeStat, Operation, SetData, Watch
+from klog.metadata.retried_writes import create_missing, write
+from klog.metadata.store import (
+    Create,
+    Delete,
+    MetadataStore,
+    NodeStat,
+    Operation,
+    SetData,
+    Watch,
+    missing_parents,
+)
 from klog.metadata.values import BrokerRegistration
 
 RESERVED_BROKER_MAX_ID = 1000
@@ -30,25 +39,15 @@ def create_persistent_nodes(store: MetadataStore, wanted: Iterable[str] = paths.
     """Creates the nodes below which all others are, if they are missing."""
     for path in wanted:
         if store.exists(path) is None:
-            _create_if_missing(store, path, None)
-
-
-def _create_if_missing(store: MetadataStore, path: str, data: bytes | None) -> None:
-    while True:
-        try:
-            store.create(path, data, make_parents=True)
-        except NodeExistsError:
-            return
-        except ConnectionLossError:
-            store.wait_connected()
-            continue
-        return
+            create_missing(store, (*missing_parents(path), path))
 
 
 def get_or_create_cluster_id(store: MetadataStore, new_id: str) -> str:
     """The id of the cluster. The first broker sets it to its `new_id`."""
     if store.exists(paths.CLUSTER_ID) is None:
-        _create_if_missing(store, paths.CLUSTER_ID, znodes.encode_cluster_id(new_id))
+        create_missing(store, missing_parents(paths.CLUSTER_ID))
+        with suppress(NodeExistsError):
+            write(store, Create(paths.CLUSTER_ID, znodes.encode_cluster_id(new_id)))
     return znodes.decode_cluster_id(store.get(paths.CLUSTER_ID).data)
 
 
@@ -58,7 +57,7 @@ def generate_broker_id(store: MetadataStore, reserved_max_id: int = RESERVED_BRO
         try:
             return reserved_max_id + store.set(paths.BROKER_SEQUENCE, b"").version
         except NoNodeError:
-            _create_if_missing(store, paths.BROKER_SEQUENCE, None)
+            create_missing(store, (*missing_parents(paths.BROKER_SEQUENCE), paths.BROKER_SEQUENCE))
         except ConnectionLossError:
             store.wait_connected()
 

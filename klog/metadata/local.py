@@ -13,12 +13,12 @@ from typing import Protocol
 from klog.metadata.errors import NoNodeError, StoreClosedError, StoreError
 from klog.metadata.store import (
     Delete,
+    MetadataStore,
     MultiResult,
     Node,
     NodeStat,
     Operation,
     SessionListener,
-    SingleWrites,
     Watch,
 )
 from klog.metadata.tree import Commit, NodeTree
@@ -106,7 +106,7 @@ class SharedTree:
                 session.deliver(session.watches.fire(event))
 
 
-class TreeSession(SingleWrites):
+class TreeSession(MetadataStore):
     """A MetadataStore on a SharedTree. `deliver` calls its watches and listeners."""
 
     def __init__(self, shared: SharedTree, deliver: Deliver) -> None:

@@ -7,7 +7,6 @@ the interface. `znodes` defines what Kafka stores in the tree.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -144,6 +143,10 @@ class MetadataStore(Protocol):
         make_parents: bool = False,
     ) -> str:
         """Creates a node and returns its path. Raises NodeExistsError, or NoNodeError without a parent."""
+        for parent in missing_parents(path) if make_parents else ():
+            with suppress(NodeExistsError):
+                self.multi([Create(parent)])
+        return cast(str, self.multi([Create(path, data, ephemeral, sequential)])[0])
 
     def get(self, path: str, watch: Watch | None = None) -> Node:
         """The data of a node; `watch` fires when it is changed or deleted. Raises NoNodeError."""
@@ -160,12 +163,15 @@ class MetadataStore(Protocol):
 
     def set(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> NodeStat:
         """Replaces the data of a node. Raises NoNodeError, BadVersionError."""
+        return cast(NodeStat, self.multi([SetData(path, data, version)])[0])
 
     def delete(self, path: str, version: int = ANY_VERSION) -> None:
         """Deletes a node. Raises NoNodeError, BadVersionError, NotEmptyError."""
+        self.multi([Delete(path, version)])
 
     def multi(self, operations: Sequence[Operation]) -> MultiResult:
         """Does all operations or none. Raises the error of the operation that failed, with its `op_index`."""
+        return required(self.multi_many([operations])[0])
 
     def get_many(self, paths: Sequence[str]) -> list[Node | None]:
         """Reads many nodes in one round trip; None for those that do not exist."""
@@ -201,37 +207,6 @@ def children_of(store: MetadataStore, path: str) -> list[str]:
         return store.children(path)
     except NoNodeError:
         return []
-
-
-class SingleWrites(ABC):
-    """The writes of a store that are one multi of `multi_many`."""
-
-    @abstractmethod
-    def multi_many(self, multis: Sequence[Sequence[Operation]]) -> list[MultiResult | StoreError]:
-        """As in `MetadataStore`."""
-
-    def multi(self, operations: Sequence[Operation]) -> MultiResult:
-        return required(self.multi_many([operations])[0])
-
-    def create(
-        self,
-        path: str,
-        data: bytes | None = None,
-        *,
-        ephemeral: bool = False,
-        sequential: bool = False,
-        make_parents: bool = False,
-    ) -> str:
-        for parent in missing_parents(path) if make_parents else ():
-            with suppress(NodeExistsError):
-                self.multi([Create(parent)])
-        return cast(str, self.multi([Create(path, data, ephemeral, sequential)])[0])
-
-    def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        self.multi([Delete(path, version)])
-
-    def set(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> NodeStat:
-        return cast(NodeStat, self.multi([SetData(path, data, version)])[0])
 
 
 def parent_path(path: str) -> str:

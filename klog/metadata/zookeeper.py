@@ -36,13 +36,13 @@ from klog.metadata.errors import (
     WaitCancelledError,
 )
 from klog.metadata.store import (
+    MetadataStore,
     MultiResult,
     Node,
     NodeStat,
     Operation,
     SessionListener,
     SessionState,
-    SingleWrites,
     Watch,
     WatchEvent,
 )
@@ -113,7 +113,7 @@ def _handler_of(access: ZooKeeperAccess) -> TlsHandler | None:
     return TlsHandler(access.tls)
 
 
-class ZooKeeperStore(SingleWrites):
+class ZooKeeperStore(MetadataStore):
     """A MetadataStore on `hosts` (`host:port,host:port/chroot`, as in `zookeeper.connect`).
 
     Creates the chroot if it is missing. Reads wait up to a session timeout for a reconnection. Raises
