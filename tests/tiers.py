@@ -83,6 +83,7 @@ LEFT_OUT: Final = (
     "backup/test_faulty_object_store.py",
     "backup/test_histories.py",
     "backup/test_kills.py",
+    "backup/test_replica_histories.py",
     "backup/test_restore_into_cluster.py",
     "backup/test_restore_signals.py",
     "backup/test_restored_brokers.py",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
 
@@ -18,13 +19,13 @@ from klog.backup.restoring.batches import Rows
 from klog.backup.restoring.partition_files import PartitionWriter
 from klog.export import outputs
 from klog.formats.errors import CorruptRecordError, StorageError
-from klog.formats.names import TopicPartition
+from klog.formats.names import FileKind, TopicPartition
 from klog.kernel import kernel
 from klog.kernel.columns import BatchTable
 from klog.storage.repair.segment_scan import IndexSettings
 from tests.backup.repositories import Backups
 from tests.commands.running import Run, runner
-from tests.export.logs import batch, replica
+from tests.export.logs import batch, replica, write_checkpoint, write_epochs
 
 
 @pytest.fixture
@@ -91,3 +92,22 @@ def test_a_disk_that_loses_what_was_written_is_an_error(
     writer.copy(rows(batch(0, 5)))
     with pytest.raises(StorageError, match="cannot be written: Input/output error"):
         writer.finish()
+
+
+def test_an_epoch_begins_where_its_batches_do_if_a_later_run_found_its_beginning_deleted(
+    klog: Run, backups: Backups, logs: Path, tmp_path: Path
+) -> None:
+    directory = replica(logs / "orders-0", [batch(0, 5), batch(5, 5)], (0, 0))
+    backups.run(logs)
+    at_ms = backups.now_ms + 500
+    replica(directory, [batch(0, 5), batch(5, 5), *(batch(each, 5, leader_epoch=1) for each in (10, 15))])
+    write_epochs(directory, (1, 15))
+    write_checkpoint(logs, FileKind.LOG_START_CHECKPOINT, orders_0=15)
+    backups.now_ms += 60_000
+    backups.run(logs)
+    at = datetime.fromtimestamp(at_ms / 1000, UTC).isoformat()
+
+    klog("restore", backups.place, "--at", at, "--to", tmp_path / "new", "-q")
+
+    restored = (tmp_path / "new" / "orders-0" / FileKind.LEADER_EPOCH_CHECKPOINT).read_text()
+    assert restored == "0\n2\n0 0\n1 10\n"

@@ -8,6 +8,7 @@ written, so that little is left then.
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +21,7 @@ from klog.backup.restoring.batches import Rows
 from klog.backup.restoring.derived import DerivedFiles
 from klog.export.outputs import BackgroundSyncedFile
 from klog.formats import partition_metadata
-from klog.formats.checkpoints import EpochCheckpoint, build_epochs
+from klog.formats.checkpoints import EpochCheckpoint, EpochEntry, build_epochs
 from klog.formats.constants import ENTRY_PREFIX_BYTES
 from klog.formats.names import FileKind, segment_file
 from klog.formats.packed import BATCH_HEADER_TO_LEADER_EPOCH
@@ -117,10 +118,7 @@ class PartitionWriter:
         derived = self._derived
         if self.end_offset > self._segments[0]:
             self._save(FileKind.PRODUCER_SNAPSHOT, self.end_offset, derived.snapshot_at(self.end_offset))
-        known = LeaderEpochs(self._view.epochs)
-        known.truncate_from_end(self.end_offset)
-        for entry in derived.epochs:
-            known.assign_newer(entry)
+        known = self._epochs()
         self._save_plain(FileKind.LEADER_EPOCH_CHECKPOINT, build_epochs(EpochCheckpoint(known.entries)))
         if self._view.topic_id is not None:
             metadata = partition_metadata.build(PartitionMetadata(self._view.topic_id))
@@ -133,6 +131,18 @@ class PartitionWriter:
             self._size_bytes,
             max(self.largest_producer_id, derived.largest_producer_id),
         )
+
+    def _epochs(self) -> LeaderEpochs:
+        """Those that runs have found, and those of the batches. If records were deleted before a run came, it
+        found an epoch that begins later than the batches of an earlier run."""
+        known = LeaderEpochs(self._view.epochs)
+        known.truncate_from_end(self.end_offset)
+        starts = {each.epoch: each.start_offset for each in known.entries}
+        for entry in self._derived.epochs:
+            if entry.epoch in starts or entry.epoch > max(starts, default=-1):
+                start_offset = max(entry.start_offset, self._view.log_start_offset)
+                starts[entry.epoch] = min(start_offset, starts.get(entry.epoch, start_offset))
+        return LeaderEpochs(itertools.starmap(EpochEntry, sorted(starts.items())))
 
     def close(self) -> None:
         """Close the segment that is being written. Raises `StorageError`."""
