@@ -191,13 +191,7 @@ def commit_offsets(
     Raises ClientError, ChannelError.
     """
 
-    def ask_coordinator(
-        connection: Connection, groups: Sequence[str]
-    ) -> dict[str, dict[TopicPartition, ErrorCode] | RefusedError]:
-        (name,) = groups
-        return {name: _whole(name, commit_request(connection, name, offsets))}
-
-    return _only(group, ask_groups(cluster, [group], ask_coordinator))
+    return _ask_group(cluster, group, lambda asked: _whole(group, commit_request(asked, group, offsets)))
 
 
 def _whole(
@@ -219,18 +213,17 @@ def delete_offsets(
     """
     topics = by_topic(partitions, lambda each: {"partition_index": each.partition})
 
-    def ask_coordinator(
-        connection: Connection, groups: Sequence[str]
-    ) -> dict[str, dict[TopicPartition, ErrorCode] | RefusedError]:
-        (name,) = groups
-        answer = ask(connection, ApiKey.OFFSET_DELETE, group_id=name, topics=topics)
-        return {name: refused(name, answer.error_code) or _partition_errors(answer)}
+    def ask_coordinator(connection: Connection) -> dict[TopicPartition, ErrorCode] | RefusedError:
+        answer = ask(connection, ApiKey.OFFSET_DELETE, group_id=group, topics=topics)
+        return refused(group, answer.error_code) or _partition_errors(answer)
 
-    return _only(group, ask_groups(cluster, [group], ask_coordinator))
+    return _ask_group(cluster, group, ask_coordinator)
 
 
-def _only(group: str, found: Mapping[str, _Answer | KlogError]) -> _Answer:
-    answer = found[group]
+def _ask_group(
+    cluster: Cluster, group: str, ask_coordinator: Callable[[Connection], _Answer | RefusedError]
+) -> _Answer:
+    answer = ask_groups(cluster, [group], lambda asked, _: {group: ask_coordinator(asked)})[group]
     if isinstance(answer, KlogError):
         raise answer
     return answer

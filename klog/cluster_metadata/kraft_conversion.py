@@ -24,10 +24,10 @@ from klog.cluster_metadata.metadata_versions import LATEST, level_of
 from klog.cluster_metadata.model import METADATA_VERSION, Cluster
 from klog.cluster_metadata.translated_files import with_files
 from klog.formats import partition_metadata
-from klog.formats.errors import StorageError, UsageError
+from klog.formats.errors import UsageError
 from klog.formats.names import FileKind
 from klog.formats.partition_metadata import PartitionMetadata
-from klog.storage.files.directory_lock import holder_of
+from klog.storage.files.directory_lock import require_no_holder
 
 _PARTITION_METADATA_BYTES: Final = len(partition_metadata.build(PartitionMetadata(UNKNOWN_DIRECTORY)))
 
@@ -106,13 +106,8 @@ def _present(node: Node) -> dict[str, str | None]:
 
 def _require_no_holder(layout: Layout) -> None:
     for directory in layout.directories:
-        holder = holder_of(directory) if os.path.isdir(directory) else None
-        if holder is not None:
-            raise StorageError(
-                f"{holder} is using this directory",
-                file=directory,
-                cure="stop all nodes of the cluster first",
-            )
+        if os.path.isdir(directory):
+            require_no_holder(directory, "stop all nodes of the cluster first")
 
 
 def _logs(scans: Mapping[int, Scan], *, looks_for_old: bool) -> Iterator[LogSize]:

@@ -18,12 +18,12 @@ from klog.cluster_metadata import json_form, kraft_form, tree_form, zookeeper_fo
 from klog.cluster_metadata.forms import OnProblem, Reading, raise_problem
 from klog.cluster_metadata.kraft_log import is_kraft_directory
 from klog.cluster_metadata.model import Cluster
-from klog.formats.errors import MissingInputError, StorageError, placed
+from klog.formats.errors import MissingInputError, placed
 from klog.metadata.embedded import FILE_NAME, EmbeddedStore
 from klog.metadata.errors import StoreError
 from klog.metadata.store import Node
 from klog.metadata.zookeeper_access import PLAIN_ACCESS, ZooKeeperAccess
-from klog.storage.files.directory_lock import holder_of
+from klog.storage.files.directory_lock import holder_of, require_no_holder
 from klog.storage.files.files import no_such_file, read_whole
 from klog.storage.files.scratch_directory import scratch_directory
 
@@ -113,13 +113,7 @@ def _read_json(path: str) -> Cluster:
 
 def _read_embedded(directory: str, on_problem: OnProblem) -> Reading:
     """The tree of a stopped broker, from a copy of its file, because opening one changes it."""
-    holder = holder_of(directory)
-    if holder is not None:
-        raise StorageError(
-            f"{holder} is using this directory",
-            file=directory,
-            cure="stop it first, or ask it (klog topics, ...)",
-        )
+    require_no_holder(directory, "stop it first, or ask it (klog topics, ...)")
     with scratch_directory("klog-metadata-") as copies:
         for file in Path(directory).glob(f"{FILE_NAME}*"):
             shutil.copy(file, copies)

@@ -42,43 +42,6 @@ _COMMIT_KEY: Final = (
 _GROUP_ID: Final = Field("groupId", STRING, "group id")
 _MEMBER_KEY: Final = (_GROUP_ID, _MEMBER)
 
-TYPE_NAMES: Final[dict[int, str]] = {
-    0: "OffsetCommit",
-    1: "OffsetCommit",
-    2: "GroupMetadata",
-    3: "ConsumerGroupMetadata",
-    4: "ConsumerGroupPartitionMetadata",
-    5: "ConsumerGroupMemberMetadata",
-    6: "ConsumerGroupTargetAssignmentMetadata",
-    7: "ConsumerGroupTargetAssignmentMember",
-    8: "ConsumerGroupCurrentMemberAssignment",
-    9: "ShareGroupPartitionMetadata",
-    10: "ShareGroupMemberMetadata",
-    11: "ShareGroupMetadata",
-    12: "ShareGroupTargetAssignmentMetadata",
-    13: "ShareGroupTargetAssignmentMember",
-    14: "ShareGroupCurrentMemberAssignment",
-    15: "ShareGroupStatePartitionMetadata",
-    16: "ConsumerGroupRegularExpression",
-    17: "StreamsGroupMetadata",
-    19: "StreamsGroupMemberMetadata",
-    20: "StreamsGroupTargetAssignmentMetadata",
-    21: "StreamsGroupTargetAssignmentMember",
-    22: "StreamsGroupCurrentMemberAssignment",
-    23: "StreamsGroupTopology",
-}
-_KEY_FIELDS: Final[dict[int, tuple[Field, ...]]] = {
-    **dict.fromkeys(TYPE_NAMES, (_GROUP_ID,)),
-    **dict.fromkeys((0, 1), _COMMIT_KEY),
-    2: (_GROUP,),
-    **dict.fromkeys((5, 7, 8, 10, 13, 14, 19, 21, 22), _MEMBER_KEY),
-    16: (_GROUP_ID, Field("regularExpression", STRING, "that members subscribe by")),
-}
-# Kafka calls the key's int16 a version; it is the record's type.
-Key: Final = Versioned(
-    "type of the record", {kind: schema.fields_of(0, NEVER, *fields) for kind, fields in _KEY_FIELDS.items()}
-)
-
 OffsetCommitValue: Final = schema.message(
     "OffsetCommitValue",
     range(5),
@@ -225,11 +188,11 @@ VALUES: Final[dict[int, Versioned]] = {
     1: OffsetCommitValue,
     2: GroupMetadataValue,
     3: _flexible(
-        TYPE_NAMES[3], _EPOCH, Field("metadataHash", INT64, "of the subscribed topics (4.1)", tag=0)
+        "ConsumerGroupMetadata", _EPOCH, Field("metadataHash", INT64, "of the subscribed topics (4.1)", tag=0)
     ),
-    4: _flexible(TYPE_NAMES[4], _TOPIC_METADATA),
+    4: _flexible("ConsumerGroupPartitionMetadata", _TOPIC_METADATA),
     5: _flexible(
-        TYPE_NAMES[5],
+        "ConsumerGroupMemberMetadata",
         _INSTANCE,
         *_CLIENT,
         Field("subscribedTopicNames", array(STRING), "by name"),
@@ -244,37 +207,47 @@ VALUES: Final[dict[int, Versioned]] = {
             tag=0,
         ),
     ),
-    6: _flexible(TYPE_NAMES[6], _ASSIGNMENT_EPOCH),
-    7: _flexible(TYPE_NAMES[7], Field("topicPartitions", _TOPIC_PARTITIONS, "assigned")),
+    6: _flexible("ConsumerGroupTargetAssignmentMetadata", _ASSIGNMENT_EPOCH),
+    7: _flexible(
+        "ConsumerGroupTargetAssignmentMember", Field("topicPartitions", _TOPIC_PARTITIONS, "assigned")
+    ),
     8: _flexible(
-        TYPE_NAMES[8],
+        "ConsumerGroupCurrentMemberAssignment",
         *_MEMBER_STATE,
         Field("assignedPartitions", _TOPIC_PARTITIONS, "that it holds"),
         Field("partitionsPendingRevocation", _TOPIC_PARTITIONS, "that it must still give up"),
     ),
     # 3.9's form. Share groups were an early preview there; 4.x replaced the type by 15.
-    9: _flexible(TYPE_NAMES[9], *_topic_states(("initializedTopics", True), ("deletingTopics", False))),
-    10: _flexible(TYPE_NAMES[10], *_CLIENT, Field("subscribedTopicNames", array(STRING), "by name")),
+    9: _flexible(
+        "ShareGroupPartitionMetadata", *_topic_states(("initializedTopics", True), ("deletingTopics", False))
+    ),
+    10: _flexible(
+        "ShareGroupMemberMetadata", *_CLIENT, Field("subscribedTopicNames", array(STRING), "by name")
+    ),
     # 3.9's preview ended after the epoch.
-    11: _flexible(TYPE_NAMES[11], _EPOCH, _METADATA_HASH),
-    12: _flexible(TYPE_NAMES[12], _ASSIGNMENT_EPOCH),
-    13: _flexible(TYPE_NAMES[13], Field("topicPartitions", _TOPIC_PARTITIONS, "assigned")),
+    11: _flexible("ShareGroupMetadata", _EPOCH, _METADATA_HASH),
+    12: _flexible("ShareGroupTargetAssignmentMetadata", _ASSIGNMENT_EPOCH),
+    13: _flexible(
+        "ShareGroupTargetAssignmentMember", Field("topicPartitions", _TOPIC_PARTITIONS, "assigned")
+    ),
     14: _flexible(
-        TYPE_NAMES[14], *_MEMBER_STATE, Field("assignedPartitions", _TOPIC_PARTITIONS, "that it holds")
+        "ShareGroupCurrentMemberAssignment",
+        *_MEMBER_STATE,
+        Field("assignedPartitions", _TOPIC_PARTITIONS, "that it holds"),
     ),
     15: _flexible(
-        TYPE_NAMES[15],
+        "ShareGroupStatePartitionMetadata",
         *_topic_states(("initializingTopics", True), ("initializedTopics", True), ("deletingTopics", False)),
     ),
     16: _flexible(
-        TYPE_NAMES[16],
+        "ConsumerGroupRegularExpression",
         Field("topics", array(STRING), "that match"),
         Field("metadataVersion", INT64, "version of the metadata image that it was resolved against"),
         Field("timestamp", INT64, "when it was resolved (ms)"),
     ),
-    17: _flexible(TYPE_NAMES[17], _EPOCH, _METADATA_HASH),
+    17: _flexible("StreamsGroupMetadata", _EPOCH, _METADATA_HASH),
     19: _flexible(
-        TYPE_NAMES[19],
+        "StreamsGroupMemberMetadata",
         _INSTANCE,
         *_CLIENT,
         Field("rebalanceTimeoutMs", INT32, "ms"),
@@ -292,11 +265,28 @@ VALUES: Final[dict[int, Versioned]] = {
             "for rack-aware standby tasks",
         ),
     ),
-    20: _flexible(TYPE_NAMES[20], _ASSIGNMENT_EPOCH),
-    21: _flexible(TYPE_NAMES[21], *_TASK_LISTS),
-    22: _flexible(TYPE_NAMES[22], *_MEMBER_STATE, *_TASK_LISTS, *_REVOKED_TASK_LISTS),
-    23: _flexible(TYPE_NAMES[23], _EPOCH, Field("subtopologies", array(_SUBTOPOLOGY), "of the application")),
+    20: _flexible("StreamsGroupTargetAssignmentMetadata", _ASSIGNMENT_EPOCH),
+    21: _flexible("StreamsGroupTargetAssignmentMember", *_TASK_LISTS),
+    22: _flexible("StreamsGroupCurrentMemberAssignment", *_MEMBER_STATE, *_TASK_LISTS, *_REVOKED_TASK_LISTS),
+    23: _flexible(
+        "StreamsGroupTopology", _EPOCH, Field("subtopologies", array(_SUBTOPOLOGY), "of the application")
+    ),
 }
+TYPE_NAMES: Final[dict[int, str]] = {
+    kind: value.title.removesuffix("Value") for kind, value in VALUES.items()
+}
+
+_KEY_FIELDS: Final[dict[int, tuple[Field, ...]]] = {
+    **dict.fromkeys(TYPE_NAMES, (_GROUP_ID,)),
+    **dict.fromkeys((0, 1), _COMMIT_KEY),
+    2: (_GROUP,),
+    **dict.fromkeys((5, 7, 8, 10, 13, 14, 19, 21, 22), _MEMBER_KEY),
+    16: (_GROUP_ID, Field("regularExpression", STRING, "that members subscribe by")),
+}
+# Kafka calls the key's int16 a version; it is the record's type.
+Key: Final = Versioned(
+    "type of the record", {kind: schema.fields_of(0, NEVER, *fields) for kind, fields in _KEY_FIELDS.items()}
+)
 GroupRecord: Final = Keyed(
     "group record",
     Key,

@@ -52,6 +52,10 @@ _FEATURES: Final = array(
     )
 )
 _IDS: Final = array(INT32)
+_SCRAM: Final = (
+    Field("name", STRING, "of the user"),
+    Field("mechanism", INT8, "1 SCRAM-SHA-256, 2 SCRAM-SHA-512"),
+)
 
 RECORDS: Final[dict[int, RecordType]] = {
     0: _record(
@@ -127,8 +131,7 @@ RECORDS: Final[dict[int, RecordType]] = {
     11: _record(
         "UserScramCredentialRecord",
         0,
-        Field("name", STRING, "of the user"),
-        Field("mechanism", INT8, "1 SCRAM-SHA-256, 2 SCRAM-SHA-512"),
+        *_SCRAM,
         Field("salt", BYTES, "of the credential"),
         Field("storedKey", BYTES, "of the credential"),
         Field("serverKey", BYTES, "of the credential"),
@@ -188,12 +191,7 @@ RECORDS: Final[dict[int, RecordType]] = {
     19: _record("RemoveAccessControlEntryRecord", 0, Field("id", UUID, "of the entry")),
     20: _record("NoOpRecord", 0),
     21: _record("ZkMigrationStateRecord", 0, Field("zkMigrationState", INT8, "of the migration")),
-    22: _record(
-        "RemoveUserScramCredentialRecord",
-        0,
-        Field("name", STRING, "of the user"),
-        Field("mechanism", INT8, "1 SCRAM-SHA-256, 2 SCRAM-SHA-512"),
-    ),
+    22: _record("RemoveUserScramCredentialRecord", 0, *_SCRAM),
     23: _record(
         "BeginTransactionRecord", 0, Field("name", STRING, "of the transaction", null_since=0, tag=0)
     ),

@@ -116,6 +116,14 @@ SEGMENT_KINDS: Final = frozenset(
 PLAIN_KINDS: Final = frozenset(set(FileKind) - SEGMENT_KINDS - {FileKind.METADATA_SNAPSHOT})
 """Kinds whose name is fixed."""
 
+OFFSET_CHECKPOINTS: Final = (
+    FileKind.RECOVERY_POINT_CHECKPOINT,
+    FileKind.LOG_START_CHECKPOINT,
+    FileKind.REPLICATION_CHECKPOINT,
+    FileKind.CLEANER_CHECKPOINT,
+)
+"""Kinds with one offset for each partition of a log directory."""
+
 
 class FileName(NamedTuple):
     """The name of one file.

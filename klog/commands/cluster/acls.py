@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-import typer
-
 from klog.commands.kafka_tools.command_lines import AsKafka, tool_app
 from klog.commands.shared.changing import ChangeOptions, Outcome, exit_if_failed
 from klog.commands.shared.connection import ConnectionOptions
@@ -17,7 +15,7 @@ from klog.commands.shared.messages import print_line, print_report
 from klog.commands.shared.option_sets import argument, flag, option_set, optional, valued
 from klog.commands.shared.output import OutputOptions, WatchOptions
 from klog.commands.shared.tables import Fields, row_of
-from klog.commands.shared.terminal import confirmed, count_of
+from klog.commands.shared.terminal import agree, count_of
 from klog.commands.shared.usage import did_you_mean
 from klog.formats.errors import UsageError
 
@@ -269,8 +267,8 @@ def remove_acls(
             print_report("there are no such ACLs")
         elif change.for_people and not as_kafka:
             change.show([row_of(_FIELDS, each) for each in found])
-        if found and not confirmed(f"Remove {count_of(len(found), 'ACL')}?", yes=yes or change.dry_run):
-            raise typer.Exit(1)
+        if found:
+            agree(f"Remove {count_of(len(found), 'ACL')}?", yes=yes or change.dry_run)
         removed = delete_acls(cluster, filters) if found and not change.dry_run else found
     if not as_kafka or not change.for_people:
         done = "would be removed" if change.dry_run else "removed"

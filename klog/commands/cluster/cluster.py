@@ -18,7 +18,7 @@ from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import BOLD, RED, YELLOW, print_line, print_note
 from klog.commands.shared.option_sets import argument, flag, optional, valued
 from klog.commands.shared.output import OutputFormat, OutputOptions, WatchOptions
-from klog.commands.shared.terminal import confirmed, count_of
+from klog.commands.shared.terminal import agree, count_of
 from klog.commands.shared.usage import missing
 from klog.formats.errors import UsageError
 from klog.formats.wording import first_of
@@ -277,8 +277,7 @@ def unregister(
         raise missing("ID")
     with connect.cluster(kafka.settings(connection)) as cluster:
         if broker is not None:
-            if not _agreed_to_unregister(cluster, broker, yes=yes or change.dry_run):
-                raise typer.Exit(1)
+            _agree_to_unregister(cluster, broker, yes=yes or change.dry_run)
             if not change.dry_run:
                 unregister_broker(cluster, broker)
             done = "would no longer be registered" if change.dry_run else "is no longer registered"
@@ -291,7 +290,7 @@ def unregister(
                 print_line("The target cluster does not support the broker unregistration API.")
 
 
-def _agreed_to_unregister(cluster: Cluster, broker_id: int, *, yes: bool) -> bool:
+def _agree_to_unregister(cluster: Cluster, broker_id: int, *, yes: bool) -> None:
     """Say what speaks against it, and ask. Raises ClientError if the cluster cannot do it, ChannelError."""
     from klog.admin.clusters import check_can_unregister, count_replicas, is_running
 
@@ -303,4 +302,4 @@ def _agreed_to_unregister(cluster: Cluster, broker_id: int, *, yes: bool) -> boo
             f"broker {broker_id} has {count_of(replicas, 'replica')}: "
             f"`klog reassign plan --drain {broker_id}` moves them first"
         )
-    return confirmed(f"Unregister broker {broker_id}?", yes=yes)
+    agree(f"Unregister broker {broker_id}?", yes=yes)

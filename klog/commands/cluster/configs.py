@@ -16,7 +16,7 @@ from klog.commands.cluster.config_entities import EntityOptions
 from klog.commands.kafka_tools.command_lines import AsKafka, tool_app
 from klog.commands.shared.changing import ChangeOptions, Outcome
 from klog.commands.shared.connection import ConnectionOptions
-from klog.commands.shared.messages import print_line, print_note
+from klog.commands.shared.messages import print_line, print_lines, print_note
 from klog.commands.shared.option_sets import flag, valued
 from klog.commands.shared.output import OutputOptions, WatchOptions
 from klog.commands.shared.properties import properties_file
@@ -93,8 +93,7 @@ def _print_as_kafka(found: Sequence[tuple[ConfigEntity, Sequence[ConfigEntry]]],
     from klog.commands.kafka_tools.configs import described
 
     for entity, entries in found:
-        for line in described(entity, entries, show_all=show_all):
-            print_line(line)
+        print_lines(described(entity, entries, show_all=show_all))
 
 
 def _show_all(

@@ -17,7 +17,7 @@ from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_error, print_line, print_note, print_report
 from klog.commands.shared.option_sets import argument, flag, option_set, optional, valued
 from klog.commands.shared.properties import text_of
-from klog.commands.shared.terminal import confirmed
+from klog.commands.shared.terminal import agree
 from klog.commands.shared.usage import missing
 from klog.formats.errors import KlogError, UsageError
 from klog.formats.wording import first_of
@@ -155,8 +155,7 @@ def _agreed(cluster: Cluster, wanted: Sequence[TopicPartition] | None, *, yes: b
         print_note("nothing was changed: each of these partitions has a leader")
         raise typer.Exit(0)
     named = first_of(lost, _NAMED)
-    if not confirmed(f"Elect leaders that are not in sync, and lose records of {named}?", yes=yes):
-        raise typer.Exit(1)
+    agree(f"Elect leaders that are not in sync, and lose records of {named}?", yes=yes)
     return lost
 
 

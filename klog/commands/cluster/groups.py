@@ -16,11 +16,11 @@ from klog.commands.cluster.group_options import DescribeOptions, Groups, OneGrou
 from klog.commands.kafka_tools.command_lines import AsKafka, tool_app
 from klog.commands.shared.changing import ChangeOptions, Outcome, exit_if_failed
 from klog.commands.shared.connection import ConnectionOptions
-from klog.commands.shared.messages import print_line, print_note, print_report
+from klog.commands.shared.messages import print_line, print_lines, print_note, print_report
 from klog.commands.shared.option_sets import flag, valued
 from klog.commands.shared.output import OutputFormat, OutputOptions, WatchOptions
 from klog.commands.shared.tables import Fields, row_of, show_table
-from klog.commands.shared.terminal import confirmed
+from klog.commands.shared.terminal import agree
 from klog.commands.shared.usage import did_you_mean, missing
 from klog.formats.errors import KlogError, UsageError
 from klog.formats.wording import first_of
@@ -104,8 +104,7 @@ def list_groups(
         if topic:
             found, failures[:] = admin.readers_of(cluster, found, topic)
         if output.for_people and (as_kafka or not sys.stdout.isatty()):
-            for line in listed(found, types=type_ is not None, states=state is not None):
-                print_line(line)
+            print_lines(listed(found, types=type_ is not None, states=state is not None))
         else:
             output.show(
                 [row_of(_LISTED, each) for each in found],
@@ -201,8 +200,7 @@ def _print_as_kafka(found: Sequence[Group], shown: DescribeOptions) -> None:
             lines = consumer_groups.members(group, verbose=shown.verbose)
         else:
             lines = consumer_groups.state(group) if shown.state else consumer_groups.offsets(group)
-        for line in lines:
-            print_line(line)
+        print_lines(lines)
 
 
 def _show_described(found: Sequence[Group], shown: DescribeOptions) -> None:
@@ -261,8 +259,7 @@ def reset_offsets(
     if scope.export:
         typer.echo(offset_reset.to_csv(planned), nl=as_kafka)
     elif as_kafka and output.for_people:
-        for line in reset(planned):
-            print_line(line)
+        print_lines(reset(planned))
     else:
         output.show(list(group_tables.reset_rows(planned)))
     if not (scope.execute or scope.export or as_kafka) and any(planned.values()):
@@ -314,13 +311,11 @@ def delete_groups(
 
     names = groups.given()
     agreed = yes or as_kafka or change.dry_run
-    if names and not confirmed(f"Delete the offsets of {', '.join(names)}?", yes=agreed):
-        raise typer.Exit(1)
+    if names:
+        agree(f"Delete the offsets of {', '.join(names)}?", yes=agreed)
     with connection.cluster() as cluster:
-        if not names:
-            names = _all_names(cluster)
-            if names and not confirmed(f"Delete the offsets of {', '.join(names)}?", yes=agreed):
-                raise typer.Exit(1)
+        if not names and (names := _all_names(cluster)):
+            agree(f"Delete the offsets of {', '.join(names)}?", yes=agreed)
         outcomes = _deletable(cluster, names) if change.dry_run else client.delete_groups(cluster, names)
     deleted = [name for name, error in outcomes.items() if error is None]
     if as_kafka and change.for_people and not change.dry_run:
@@ -382,8 +377,7 @@ def delete_offsets(
     with connection.cluster() as cluster:
         partitions = parse_partitions(cluster, topic)
         question = f"Delete the offsets of {name} for {first_of(partitions, _NAMED_PARTITIONS)}?"
-        if not confirmed(question, yes=yes or as_kafka or change.dry_run):
-            raise typer.Exit(1)
+        agree(question, yes=yes or as_kafka or change.dry_run)
         outcomes = (
             dict.fromkeys(partitions, ErrorCode.NONE)
             if change.dry_run

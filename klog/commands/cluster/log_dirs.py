@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import typer
 
 from klog.commands.shared.connection import ConnectionOptions
-from klog.commands.shared.messages import print_error, print_line, print_note
+from klog.commands.shared.messages import print_error, print_line, print_lines, print_note
 from klog.commands.shared.option_sets import argument, flag, option_set, valued
 from klog.commands.shared.output import OutputOptions, WatchOptions
 from klog.formats.errors import KlogError, UsageError
@@ -134,8 +134,7 @@ def _show_as_kafka(found: LogDirs) -> None:
     from klog.commands.kafka_tools.log_dirs import described
 
     brokers = sorted({each.broker_id for each in found.dirs})
-    for line in described(brokers, found.dirs):
-        print_line(line)
+    print_lines(described(brokers, found.dirs))
 
 
 def _replica_rows(dirs: Sequence[LogDir]) -> list[dict[str, object]]:

@@ -13,7 +13,7 @@ from klog.commands.cluster.profile_options import LoginOptions, TlsOptions
 from klog.commands.shared.changing import ChangeOptions, Outcome
 from klog.commands.shared.option_sets import CommandGroup, argument, flag, valued
 from klog.commands.shared.output import OutputOptions
-from klog.commands.shared.terminal import confirmed
+from klog.commands.shared.terminal import agree
 from klog.formats.errors import UsageError
 
 if TYPE_CHECKING:
@@ -194,8 +194,7 @@ def remove_profile(
     from klog.admin.profiles import write_profiles
 
     left = _profiles().without(name)
-    if not confirmed(f"Remove the profile {name}?", yes=yes or change.dry_run):
-        raise typer.Exit(1)
+    agree(f"Remove the profile {name}?", yes=yes or change.dry_run)
     if not change.dry_run:
         write_profiles(_path(), left)
     done = "would be removed" if change.dry_run else "removed"

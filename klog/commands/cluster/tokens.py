@@ -11,8 +11,6 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-import typer
-
 from klog.commands.kafka_tools.command_lines import AsKafka, tool_app
 from klog.commands.shared.cells import human_time
 from klog.commands.shared.changing import ChangeOptions, Outcome
@@ -21,7 +19,7 @@ from klog.commands.shared.messages import print_line, print_note
 from klog.commands.shared.option_sets import argument, flag, optional, valued
 from klog.commands.shared.output import OutputOptions, WatchOptions
 from klog.commands.shared.tables import Fields, Row, row_of
-from klog.commands.shared.terminal import confirmed
+from klog.commands.shared.terminal import agree
 from klog.commands.shared.usage import missing
 from klog.formats.errors import UsageError
 
@@ -197,11 +195,8 @@ def expire(
     with connection.cluster() as cluster:
         name, secret = _chosen(cluster, token, hmac)
         removes = expiry_time_period < 0
-        if not confirmed(
-            f"Remove {name}?" if removes else f"Let {name} expire in {expiry_time_period} ms?",
-            yes=yes or change.dry_run or as_kafka,
-        ):
-            raise typer.Exit(1)
+        question = f"Remove {name}?" if removes else f"Let {name} expire in {expiry_time_period} ms?"
+        agree(question, yes=yes or change.dry_run or as_kafka)
         expires_ms = None if change.dry_run else expire_token(cluster, secret, expiry_time_period)
     if as_kafka and expires_ms is not None:
         print_line(f"Completed expire operation. New expiry date : {_minute(expires_ms)}")

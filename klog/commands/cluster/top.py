@@ -25,7 +25,7 @@ from klog.commands.cluster.top_view import (
 )
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.keyboard import RESUMED, Keyboard, keyboard
-from klog.commands.shared.messages import BOLD, RED, columns_of, print_error, print_line
+from klog.commands.shared.messages import BOLD, RED, columns_of, print_error, print_line, print_lines
 from klog.commands.shared.option_sets import flag, option_set, optional, valued
 from klog.commands.shared.output import HOME_AND_CLEAR, OutputFormat, OutputOptions
 from klog.commands.shared.terminal import count_of
@@ -179,8 +179,7 @@ def _show_screen(look: Look, view: View, *, with_keys: bool) -> None:
         shown = [_marked(row, is_selected=name_of(row) == name_of(entries[at])) for row in shown]
     _show_rows(kind_of(view), shown, len(entries))
     _show_rows("group", [_readable(row) for row in groups[:group_rows]], len(groups))
-    for line in ("", *footer(view)) if with_keys else ():
-        print_line(line)
+    print_lines(("", *footer(view)) if with_keys else ())
 
 
 def _marked(row: Row, *, is_selected: bool) -> Row:

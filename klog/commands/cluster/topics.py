@@ -17,11 +17,11 @@ from klog.commands.cluster.topic_options import AnyTopics, NewTopics, ShownParti
 from klog.commands.kafka_tools.command_lines import AsKafka, tool_app
 from klog.commands.shared.changing import ChangeOptions, Outcome
 from klog.commands.shared.connection import ConnectionOptions
-from klog.commands.shared.messages import print_line, print_note
+from klog.commands.shared.messages import print_line, print_lines, print_note
 from klog.commands.shared.option_sets import flag, optional, valued
 from klog.commands.shared.output import OutputFormat, OutputOptions, WatchOptions
 from klog.commands.shared.tables import show_table
-from klog.commands.shared.terminal import confirmed
+from klog.commands.shared.terminal import agree
 from klog.commands.shared.usage import missing
 from klog.formats.errors import KlogError, UsageError
 
@@ -167,8 +167,7 @@ def _print_as_kafka(
 
     eligible = describe_eligible_replicas(cluster, [topic.name for topic in found])
     lines = described(found, eligible, with_topics=with_topics, with_partitions=not shown.with_overrides)
-    for line in lines:
-        print_line(line)
+    print_lines(lines)
 
 
 def _csv_rows(topic: Topic) -> list[dict[str, object]]:
@@ -372,12 +371,12 @@ def delete_topics(
     yes = yes or as_kafka or change.dry_run
     settings = connection.settings()
     by_name = not selection.patterns
-    if by_name and not _agreed(selection.names, yes=yes):
-        raise typer.Exit(1)
+    if by_name:
+        _agree(selection.names, yes=yes)
     with connect.cluster(settings) as cluster:
         names = selection.names if by_name and not change.dry_run else _selected(cluster, selection)
-        if not by_name and names and not _agreed(names, yes=yes):
-            raise typer.Exit(1)
+        if not by_name and names:
+            _agree(names, yes=yes)
         if change.dry_run:
             change.conclude([_outcome(name, "would be deleted") for name in names])
             return
@@ -385,8 +384,8 @@ def delete_topics(
     _report(outcomes, "deleted", "UNKNOWN_TOPIC_OR_PARTITION" if if_exists else "", change)
 
 
-def _agreed(names: Sequence[str], *, yes: bool) -> bool:
-    return confirmed(f"Delete {', '.join(names)} with all records?", yes=yes)
+def _agree(names: Sequence[str], *, yes: bool) -> None:
+    agree(f"Delete {', '.join(names)} with all records?", yes=yes)
 
 
 def _selected(cluster: Cluster, selection: TopicSelection) -> list[str]:

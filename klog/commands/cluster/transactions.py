@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-import typer
-
 from klog.commands.kafka_tools.command_lines import tool_app
 from klog.commands.shared.changing import ChangeOptions, Outcome
 from klog.commands.shared.connection import ConnectionOptions
@@ -17,7 +15,7 @@ from klog.commands.shared.messages import print_note
 from klog.commands.shared.option_sets import argument, flag, optional, valued
 from klog.commands.shared.output import OutputOptions, WatchOptions
 from klog.commands.shared.tables import Fields, row_of
-from klog.commands.shared.terminal import confirmed
+from klog.commands.shared.terminal import agree
 from klog.commands.shared.usage import missing
 from klog.formats.errors import UsageError
 from klog.formats.wording import first_of
@@ -295,8 +293,7 @@ def abort_transaction(
         wanted, start_offset = _begin(begin)
     if start_offset is None and (producer_id is None or producer_epoch is None or coordinator_epoch is None):
         raise missing("--start-offset N (or --producer-id, --producer-epoch and --coordinator-epoch)")
-    if not confirmed(f"Abort the transaction in {wanted}?", yes=yes or change.dry_run):
-        raise typer.Exit(1)
+    agree(f"Abort the transaction in {wanted}?", yes=yes or change.dry_run)
     with connection.cluster() as cluster:
         if start_offset is not None:
             find = transactions.open_at if change.dry_run else transactions.abort

@@ -19,7 +19,7 @@ from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_line
 from klog.commands.shared.option_sets import argument, flag, optional, valued
 from klog.commands.shared.output import OutputOptions, WatchOptions
-from klog.commands.shared.terminal import confirmed
+from klog.commands.shared.terminal import agree
 from klog.commands.shared.usage import missing
 from klog.formats.errors import FormatError, StorageError, UsageError
 
@@ -244,8 +244,7 @@ def delete_user(
                 f"{user} has no such SCRAM credentials", cure="klog users list shows what there is"
             )
         titles = ", ".join(each.title for each in deleted)
-        if not confirmed(f"Remove {titles} of {user}?", yes=yes or change.dry_run):
-            raise typer.Exit(1)
+        agree(f"Remove {titles} of {user}?", yes=yes or change.dry_run)
         for name in () if change.dry_run else deleted:  # KRaft refuses two changes of a user in one request
             alter_users(cluster, [], [Deletion(user, name)])
     done = f"{titles} {'would be removed' if change.dry_run else 'removed'}"

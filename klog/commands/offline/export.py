@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import typer
 
@@ -28,7 +29,7 @@ from klog.commands.offline.exporting.options import (
 from klog.commands.offline.outputs import check_output_directory, check_output_file
 from klog.commands.shared.arguments import parse_time
 from klog.commands.shared.key_options import KeyOptions
-from klog.commands.shared.messages import print_line, print_report
+from klog.commands.shared.messages import print_lines, print_report
 from klog.commands.shared.terminal import Progress, count_of, note_slowness, progress
 from klog.export.decoders.decoding import Encoding, RequestedDecoding
 from klog.export.layout import parse_partition_by
@@ -44,12 +45,9 @@ if TYPE_CHECKING:
     from klog.replicas.stages import Runner
 
 
-class StartRunner(Protocol):
-    """Starts a runner of tasks other than the pool of processes: Spark, for
-    `klog.commands.segment_export`."""
-
-    def __call__(self, job: ExportJob) -> AbstractContextManager[Runner]:
-        """Start a runner for this job; it stops at the end of the block."""
+StartRunner = Callable[["ExportJob"], AbstractContextManager["Runner"]]
+"""Starts a runner of tasks other than the pool of processes; it stops at the end of the block: Spark, for
+`klog.commands.segment_export`."""
 
 
 def export(
@@ -186,8 +184,7 @@ def _show_plan(job: ExportJob) -> None:
     from klog.commands.offline.exporting.report_text import plan_lines
 
     planned = job.source.plan(job.options)
-    for line in plan_lines(planned):
-        print_line(line)
+    print_lines(plan_lines(planned))
     if planned.lost or planned.problems:
         raise typer.Exit(1)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from klog.commands.shared.cells import human_bytes, human_span
 from klog.commands.shared.changing import Outcome
-from klog.commands.shared.messages import print_line, print_report
+from klog.commands.shared.messages import print_line, print_lines, print_report
 from klog.commands.shared.terminal import count_of
 
 if TYPE_CHECKING:
@@ -36,12 +36,9 @@ def show(plan: Plan, old: Sequence[Conversion], seconds: float) -> None:
     for needs in old:
         print_line(f"to convert: {needs.directory}: {_needs(needs)}")
     configs = [f"config: {each.name} {each.outcome} in {file}: {each.text}" for file, each in plan.configs]
-    for line in _first(configs):
-        print_line(line)
-    for line in _first([f"change: {each}" for each in plan.changes]):
-        print_line(line)
-    for line in _first([f"cannot go: {each}" for each in plan.losses]):
-        print_line(line)
+    print_lines(_first(configs))
+    print_lines(_first([f"change: {each}" for each in plan.changes]))
+    print_lines(_first([f"cannot go: {each}" for each in plan.losses]))
     for line in _first([f"problem: {each.where}: {each.what}" for each in plan.problems]):
         print_report(line)
 

@@ -8,7 +8,7 @@ from typing import Final
 from klog.cluster_metadata.comparison import entity_name
 from klog.cluster_metadata.forms import Reading
 from klog.cluster_metadata.model import METADATA_VERSION, Cluster, Partition, Topic
-from klog.commands.shared.messages import print_line
+from klog.commands.shared.messages import print_line, print_lines
 from klog.commands.shared.tables import Row, show_table
 from klog.config.keys import text_of
 from klog.metadata.values import Endpoint
@@ -21,10 +21,7 @@ def show_cluster(reading: Reading) -> None:
     """Print all tables that have rows."""
     cluster = reading.cluster
     print_line(f"cluster {cluster.cluster_id or 'without an id'}, from {reading.form}")
-    for detail in reading.details:
-        print_line(detail)
-    for line in _numbers(cluster):
-        print_line(line)
+    print_lines((*reading.details, *_numbers(cluster)))
     tables: dict[str, Sequence[Row]] = {
         "Nodes": [*_brokers(cluster), *_controllers(cluster)],
         "Topics": [_topic(name, topic, cluster) for name, topic in sorted(cluster.topics.items())],

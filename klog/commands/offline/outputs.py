@@ -16,7 +16,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from typing import BinaryIO, Final
 
 from klog.formats.errors import FormatError, StorageError, UsageError
-from klog.formats.names import FileKind, parse_directory, parse_file
+from klog.formats.names import SEGMENT_KINDS, FileKind, parse_directory, parse_file
 from klog.storage.files.files import atomic_output, storage_error
 
 STDOUT: Final = "-"
@@ -25,17 +25,7 @@ _OUTSIDE: Final = "choose a place outside"
 _DESCRIPTOR: Final = re.compile(
     r"/dev/(?:(?P<name>stdout|stderr)|fd/(?P<of_dev>\d+))|/proc/self/fd/(?P<of_proc>\d+)"
 )
-_PARTITION_FILES: Final = frozenset(
-    {
-        FileKind.LOG,
-        FileKind.OFFSET_INDEX,
-        FileKind.TIME_INDEX,
-        FileKind.TXN_INDEX,
-        FileKind.PRODUCER_SNAPSHOT,
-        FileKind.LEADER_EPOCH_CHECKPOINT,
-        FileKind.PARTITION_METADATA,
-    }
-)
+_PARTITION_FILES: Final = SEGMENT_KINDS | {FileKind.LEADER_EPOCH_CHECKPOINT, FileKind.PARTITION_METADATA}
 
 MayReplace = Callable[[str], bool]
 """Whether an existing file may be replaced without `--force`, for example because an earlier run made it."""

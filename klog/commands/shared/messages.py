@@ -11,6 +11,7 @@ import re
 import shutil
 import sys
 import textwrap
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final, Protocol, TextIO
 
@@ -75,6 +76,12 @@ def print_line(text: str, *, word: str = "", style: str = "", stream: TextIO | N
         if word and style and text.startswith(word):
             text = paint(word, style, out) + text[len(word) :]
     print(text, file=out)
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print each line."""
+    for line in lines:
+        print_line(line)
 
 
 def print_error(error: object) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import BinaryIO, Final, Protocol
+from typing import BinaryIO, Final
+
+import typer
 
 from klog.commands.shared.messages import print_note
 from klog.formats.visible import visible
@@ -13,11 +15,8 @@ from klog.formats.visible import visible
 _LONG_BYTES: Final = 16 << 20  # the pure-Python kernel takes about a second for them
 
 
-class Progress(Protocol):
-    """Receives how many bytes of the work were done."""
-
-    def __call__(self, advanced_bytes: int) -> None:
-        """Advance by `advanced_bytes`."""
+Progress = Callable[[int], None]
+"""Receives how many bytes of the work were done."""
 
 
 def stdout_bytes() -> BinaryIO:
@@ -86,6 +85,12 @@ def confirmed(question: str, *, yes: bool) -> bool:
             print(file=sys.stderr)  # noqa: T201
     print_note("nothing was changed (--yes does it without asking)")
     return False
+
+
+def agree(question: str, *, yes: bool) -> None:
+    """Ask as `confirmed` does; exit with 1 if it is no."""
+    if not confirmed(question, yes=yes):
+        raise typer.Exit(1)
 
 
 def count_of(number: int, noun: str) -> str:

@@ -1,62 +1,24 @@
-"""The configs, the numbers and the interfaces of the cleaner of a broker."""
+"""The configs and the numbers of the cleaner of a broker."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
-from klog.config.topic import TopicConfig
-from klog.formats.names import TopicPartition
 from klog.storage.cleaner.cleaning import OnBytes, OnGroup
 from klog.storage.cleaner.task import (
     DEFAULT_DEDUPE_BUFFER_BYTES,
     DEFAULT_IO_BUFFER_BYTES,
     DEFAULT_REPORT_BYTES,
-    CleanedGroup,
     CleanerSettings,
     CleanResult,
     CleanStats,
     CleanTask,
 )
-from klog.storage.cleaner.view import LastRecords, LogView
 
 MOST_DEDUPE_BUFFER_BYTES: Final = 2**31 - 1
 _LEAST_REPORT_BYTES: Final = 64 << 10
-
-
-class CleanableLog(Protocol):
-    """A log as the cleaner uses it. Methods may be called by any thread; they raise `OSError` or
-    `StorageError`.
-    """
-
-    @property
-    def partition(self) -> TopicPartition:
-        """The partition."""
-
-    @property
-    def log_directory(self) -> str:
-        """The log directory that contains it."""
-
-    @property
-    def config(self) -> TopicConfig:
-        """The present configs of its topic."""
-
-    def view(self) -> LogView:
-        """Its present segments and offsets."""
-
-    @property
-    def was_truncated(self) -> bool:
-        """Whether the log was truncated since it was viewed."""
-
-    def last_records(self) -> LastRecords:
-        """The last records of its active producers."""
-
-    def replace_segments(self, group: CleanedGroup) -> None:
-        """Replace segments by a cleaned one (`swap.swap_in`)."""
-
-    def delete_old_segments(self, now_ms: int) -> None:
-        """Apply retention."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,9 @@ from typing import Final
 from klog.formats.errors import FormatError, StorageError
 from klog.formats.names import TopicPartition
 from klog.storage.cleaner.checkpoint_file import CleanerCheckpointFile
-from klog.storage.cleaner.cleaner_values import CleanableLog, CleanerConfig, CleanerMetrics, CleanFunction
+from klog.storage.cleaner.cleaner_values import CleanerConfig, CleanerMetrics, CleanFunction
 from klog.storage.cleaner.manager import CleanerManager, Grab
+from klog.storage.cleaner.open_log import OpenLog
 from klog.storage.cleaner.selection import DirtyLog, dirty_log
 from klog.storage.cleaner.task import (
     CleanedGroup,
@@ -40,7 +41,7 @@ class LogCleaner:
 
     def __init__(
         self,
-        logs: Callable[[], Iterable[CleanableLog]],
+        logs: Callable[[], Iterable[OpenLog]],
         log_directories: Sequence[str],
         config: CleanerConfig,
         *,
@@ -116,7 +117,7 @@ class LogCleaner:
             self._delete_old_segments(by_partition.values())
         return cleaned
 
-    def _grab(self, logs: Mapping[TopicPartition, CleanableLog]) -> Grab:
+    def _grab(self, logs: Mapping[TopicPartition, OpenLog]) -> Grab:
         now_ms = self._clock_ms()
         with self._changed:
             checkpoints = self._checkpoints()
@@ -133,7 +134,7 @@ class LogCleaner:
             self.metrics.max_delay_ms = grab.max_delay_ms
         return grab
 
-    def _clean_log(self, log: CleanableLog, dirty: DirtyLog, thread: int) -> bool:
+    def _clean_log(self, log: OpenLog, dirty: DirtyLog, thread: int) -> bool:
         partition = log.partition
         result: CleanResult | None = None
 
@@ -159,12 +160,12 @@ class LogCleaner:
                 self._changed.notify_all()
         return result is not None
 
-    def _check_still_wanted(self, log: CleanableLog) -> None:
+    def _check_still_wanted(self, log: OpenLog) -> None:
         with self._changed:
             if self._stop.is_set() or self._manager.aborted(log.partition) or not log.config.compact:
                 raise CleaningAbortedError(f"cleaning of {log.partition} was aborted")
 
-    def _delete_old_segments(self, logs: Iterable[CleanableLog]) -> None:
+    def _delete_old_segments(self, logs: Iterable[OpenLog]) -> None:
         with self._changed:
             free = [
                 log
@@ -183,7 +184,7 @@ class LogCleaner:
                 self._changed.notify_all()
 
     @contextmanager
-    def _watched(self, log: CleanableLog) -> Iterator[None]:
+    def _watched(self, log: OpenLog) -> Iterator[None]:
         """Sets the log aside, or reports its disk, if the block fails."""
         try:
             yield
@@ -196,7 +197,7 @@ class LogCleaner:
                 return  # what was read is not in the log any more
             self._cleaning_failed(log, error)
 
-    def _cleaning_failed(self, log: CleanableLog, error: Exception) -> None:
+    def _cleaning_failed(self, log: OpenLog, error: Exception) -> None:
         """Report the disk, or set the log aside: whatever it is, the thread goes on with the others, as in
         Kafka.
         """
@@ -205,7 +206,7 @@ class LogCleaner:
         else:
             self._set_aside(log, error)
 
-    def _set_aside(self, log: CleanableLog, error: Exception) -> None:
+    def _set_aside(self, log: OpenLog, error: Exception) -> None:
         with self._changed:
             self._manager.mark_uncleanable(log.partition, log.log_directory)
         self._on_uncleanable(log.partition, error)

@@ -21,7 +21,9 @@ _NS_PER_MS = 1_000_000
 
 
 class OpenLog:
-    """The `CleanableLog` of a `PartitionLog`. It is cheap to create."""
+    """A `PartitionLog` as the cleaner uses it. It is cheap to create. Methods may be called by any thread;
+    they raise `OSError` or `StorageError`.
+    """
 
     def __init__(self, log: PartitionLog, background: Background, clock_ms: Callable[[], int]) -> None:
         self._log = log

@@ -91,6 +91,12 @@ def holder_of(log_directory: str) -> str | None:
     return record_lock_holder(lock) if os.path.exists(lock) else directory_lock_holder(log_directory)
 
 
+def require_no_holder(log_directory: str, cure: str) -> None:
+    """Raises `StorageError`, with the cure, if a process holds the lock of `log_directory`."""
+    if (holder := holder_of(log_directory)) is not None:
+        raise StorageError(f"{holder} is using this directory", file=log_directory, cure=cure)
+
+
 def _held(log_directory: str, holder: str | None) -> StorageError:
     return StorageError(
         f"{holder or ANOTHER_PROCESS} holds this log directory",

@@ -15,6 +15,7 @@ from typing import Final
 
 from klog.formats.errors import FormatError, KlogError, StorageError
 from klog.formats.names import (
+    SEGMENT_KINDS,
     DirectoryState,
     FileKind,
     FileState,
@@ -25,17 +26,7 @@ from klog.formats.names import (
 from klog.storage.files.files import GZIP_SUFFIX, is_directory, list_directory, look_up, no_such_file
 
 _KIND_ORDER: Final = {kind: place for place, kind in enumerate(FileKind)}
-_BY_SUFFIX: Final = {
-    f".{kind}": kind
-    for kind in (
-        FileKind.LOG,
-        FileKind.OFFSET_INDEX,
-        FileKind.TIME_INDEX,
-        FileKind.TXN_INDEX,
-        FileKind.PRODUCER_SNAPSHOT,
-        FileKind.METADATA_SNAPSHOT,
-    )
-}
+_BY_SUFFIX: Final = {f".{kind}": kind for kind in SEGMENT_KINDS | {FileKind.METADATA_SNAPSHOT}}
 
 
 @dataclass(frozen=True, slots=True)

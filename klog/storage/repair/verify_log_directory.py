@@ -11,7 +11,14 @@ from collections.abc import Iterable
 from klog.formats import clean_shutdown, meta_properties
 from klog.formats.checkpoints import parse_offsets
 from klog.formats.errors import FormatError, KlogError
-from klog.formats.names import DirectoryState, FileKind, TopicPartition, parse_directory, parse_file
+from klog.formats.names import (
+    OFFSET_CHECKPOINTS,
+    DirectoryState,
+    FileKind,
+    TopicPartition,
+    parse_directory,
+    parse_file,
+)
 from klog.storage.files.checkpoint_files import read_identity
 from klog.storage.files.files import is_directory, list_directory, read_small
 from klog.storage.files.kafka_files import partition_of
@@ -23,12 +30,6 @@ REMOTE_INDEX_CACHE = "remote-log-index-cache"
 METADATA_STORE = "klog-metadata.sqlite"
 _KLOGS_OWN = frozenset((METADATA_STORE, f"{METADATA_STORE}-wal", f"{METADATA_STORE}-shm"))
 _OFFLINE = "takes the log directory offline"
-_CHECKPOINTS = (
-    FileKind.RECOVERY_POINT_CHECKPOINT,
-    FileKind.LOG_START_CHECKPOINT,
-    FileKind.REPLICATION_CHECKPOINT,
-    FileKind.CLEANER_CHECKPOINT,
-)
 _MARKED = {
     DirectoryState.DELETE: "is scheduled for deletion",
     DirectoryState.FUTURE: "is a replica that was being moved here",
@@ -47,7 +48,7 @@ def verify_log_directory(path: str, partitions: Iterable[PartitionFacts]) -> lis
     for entry in list_directory(path):
         judge = _directory if is_directory(entry) else _file
         problems += judge(entry.path, entry.name)
-    for kind in _CHECKPOINTS:
+    for kind in OFFSET_CHECKPOINTS:
         problems += _checkpoint(path, kind, known)
     return problems
 

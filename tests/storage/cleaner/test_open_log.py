@@ -9,7 +9,7 @@ import pytest
 
 from klog.config.topic import default_topic_config
 from klog.formats.names import FileKind, TopicPartition
-from klog.storage.cleaner.cleaner_values import CleanableLog, CleanerConfig
+from klog.storage.cleaner.cleaner_values import CleanerConfig
 from klog.storage.cleaner.cleaning import OnBytes, OnGroup, clean
 from klog.storage.cleaner.log_cleaner import LogCleaner
 from klog.storage.cleaner.open_log import OpenLog
@@ -37,7 +37,7 @@ def filled(root: Path, background: Later) -> PartitionLog:
 
 
 def cleaner_of(log: PartitionLog, background: Later, *, worker: bool) -> LogCleaner:
-    def logs() -> list[CleanableLog]:
+    def logs() -> list[OpenLog]:
         return [OpenLog(log, background, Clock())]
 
     return LogCleaner(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from klog.commands.cluster.consuming.options import PrintOptions
-from klog.commands.cluster.consuming.rendering import FormattedLines, JsonLines, Rendering, ValueLines
+from klog.commands.cluster.consuming.rendering import FormattedLines, JsonLines, ValueLines
 from klog.commands.kafka_tools.console_consumer import ConsoleOptions
 from klog.commands.kafka_tools.formatter import KafkaLines, NoLines, formatter_config, prints_records
 from klog.commands.shared.records.output_buffer import OutputBuffer
@@ -17,6 +17,7 @@ from klog.formats.errors import KlogError, UsageError
 if TYPE_CHECKING:
     from klog.commands.shared.decoding.failures import Failures
     from klog.commands.shared.decoding.fields import RecordDecoder
+    from klog.commands.shared.decoding.runs import Rendering
 
 JSON_FORMATS: Final = ("jsonl", "json")
 

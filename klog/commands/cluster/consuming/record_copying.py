@@ -13,7 +13,7 @@ from klog.commands.shared.messages import print_note
 if TYPE_CHECKING:
     from klog.admin.consuming import OnJump, ReadPlan, Run
     from klog.client.cluster import Cluster
-    from klog.commands.cluster.consuming.rendering import Rendering
+    from klog.commands.shared.decoding.runs import Rendering
     from klog.commands.shared.records.output_buffer import OutputBuffer
     from klog.storage.reading.reader import OnProblem
 

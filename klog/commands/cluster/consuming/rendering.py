@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from array import array
-from typing import Final, Protocol
+from typing import Final
 
 from klog.admin.consuming import Run
 from klog.commands.shared.records.output_buffer import TEXT_MODES, OutputBuffer
@@ -19,13 +19,6 @@ from klog.kernel import jsontext
 from klog.kernel.columns import BatchTable
 
 _PIECE_RECORDS: Final = 1 << 13
-
-
-class Rendering(Protocol):
-    """A way to print records."""
-
-    def write(self, run: Run, count: int) -> None:
-        """Write the first `count` records of a run."""
 
 
 class ValueLines:

@@ -16,7 +16,7 @@ from klog.commands.shared.messages import print_error, print_note, print_report
 from klog.commands.shared.option_sets import flag
 from klog.commands.shared.output import OutputOptions
 from klog.commands.shared.tables import Row
-from klog.commands.shared.terminal import confirmed, count_of
+from klog.commands.shared.terminal import agree, count_of
 
 if TYPE_CHECKING:
     from klog.admin.reassign.states import LogDirStatus, PartitionStatus
@@ -106,8 +106,8 @@ def cancel_reassignment(
         partitions, replicas = running_partitions(status, additions=True), moving_replicas(status)
         if not partitions and not replicas:
             print_note("none of the file's partitions is moving")
-        elif not confirmed(_question(len(partitions), len(replicas)), yes=yes or change.dry_run):
-            raise typer.Exit(1)
+        else:
+            agree(_question(len(partitions), len(replicas)), yes=yes or change.dry_run)
         done = (
             Cancelled(partitions, sorted(replicas), [])
             if change.dry_run

@@ -16,7 +16,7 @@ from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.interrupts import Interrupts
 from klog.commands.shared.messages import print_error, print_note, print_report
 from klog.commands.shared.option_sets import flag, option_set, optional, valued
-from klog.commands.shared.terminal import confirmed, count_of
+from klog.commands.shared.terminal import agree, count_of
 from klog.formats.errors import KlogError, UsageError
 
 if TYPE_CHECKING:
@@ -125,8 +125,8 @@ def execute_reassignment(
         if change.dry_run:
             _show_rows(change, prepared, {move.partition: "would be moved" for move in moves})
             return
-        if moves and not confirmed(f"Move {count_of(len(moves), 'partition')}?", yes=yes):
-            raise typer.Exit(1)
+        if moves:
+            agree(f"Move {count_of(len(moves), 'partition')}?", yes=yes)
         if moves and change.for_people:
             typer.echo(format_assignments(prepared.former))
         became = {move.partition: "not moved" for move in moves}

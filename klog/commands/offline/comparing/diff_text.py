@@ -8,7 +8,7 @@ from typing import Final
 
 from klog.commands.offline.comparing.rows import only_in, result
 from klog.commands.shared.cells import human_time
-from klog.commands.shared.messages import BOLD, columns_of, print_line
+from klog.commands.shared.messages import BOLD, columns_of, print_line, print_lines
 from klog.commands.shared.tables import Row, show_table
 from klog.commands.shared.terminal import count_of
 from klog.formats.visible import visible
@@ -52,8 +52,7 @@ def show_diff(diff: PartitionDiff, *, details: bool) -> None:
         print_line("")
         _show_records(diff)
     print_line("")
-    for line in choice(diff):
-        print_line(line)
+    print_lines(choice(diff))
 
 
 def _headline(diff: PartitionDiff) -> str:

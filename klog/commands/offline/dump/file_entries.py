@@ -14,7 +14,7 @@ from typing import Any, Final
 from klog.commands.shared.records.output_buffer import OutputBuffer
 from klog.commands.shared.records.plan import DumpFile
 from klog.formats.errors import FormatError
-from klog.formats.names import FileKind
+from klog.formats.names import OFFSET_CHECKPOINTS, FileKind
 from klog.storage.files.files import read_small
 from klog.storage.indexes.index_file import index_entries, read_index
 
@@ -137,10 +137,7 @@ _PARSERS: Final[dict[FileKind, Callable[[DumpFile, bytes], Entries]]] = {
     FileKind.TXN_INDEX: _txn_index,
     FileKind.PRODUCER_SNAPSHOT: _snapshot,
     FileKind.LEADER_EPOCH_CHECKPOINT: _epochs,
-    FileKind.RECOVERY_POINT_CHECKPOINT: _offsets,
-    FileKind.LOG_START_CHECKPOINT: _offsets,
-    FileKind.REPLICATION_CHECKPOINT: _offsets,
-    FileKind.CLEANER_CHECKPOINT: _offsets,
+    **dict.fromkeys(OFFSET_CHECKPOINTS, _offsets),
     FileKind.META_PROPERTIES: _meta_properties,
     FileKind.PARTITION_METADATA: _partition_metadata,
     FileKind.CLEAN_SHUTDOWN: _clean_shutdown,

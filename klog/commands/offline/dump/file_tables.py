@@ -14,7 +14,7 @@ from klog.commands.offline.dump.table_writer import TableWriter
 from klog.commands.shared.cells import NULL, human_time, zone
 from klog.commands.shared.records.plan import DumpFile
 from klog.commands.shared.table_layout import Cell, Column, Row
-from klog.formats.names import FileKind
+from klog.formats.names import OFFSET_CHECKPOINTS, FileKind
 from klog.storage.files.files import read_small
 
 Content = tuple[list[Column], Iterable[Row]]
@@ -37,7 +37,7 @@ def _content(file: DumpFile) -> Content:
     fields = _FIELDS.get(file.kind)
     if fields is None:
         return [Column("property"), Column("value")], _properties(entries)
-    if file.kind in _SORTED:
+    if file.kind in OFFSET_CHECKPOINTS:
         entries = sorted(entries, key=lambda entry: (entry["topic"], entry["partition"]))
     columns = [
         Column(field.title.format(zone=zone()), right=field.right, rank=field.rank) for field in fields
@@ -98,14 +98,6 @@ _OFFSETS: Final = (
     _always("partition", "partition"),
     _always("offset", "offset"),
 )
-_SORTED: Final = frozenset(
-    {
-        FileKind.RECOVERY_POINT_CHECKPOINT,
-        FileKind.LOG_START_CHECKPOINT,
-        FileKind.REPLICATION_CHECKPOINT,
-        FileKind.CLEANER_CHECKPOINT,
-    }
-)
 _FIELDS: Final[dict[FileKind, Sequence[_Field]]] = {
     FileKind.OFFSET_INDEX: (_always("offset", "offset"), _always("position", "position")),
     FileKind.TIME_INDEX: (_always("timestamp", "timestamp"), _time("timestamp"), _always("offset", "offset")),
@@ -128,5 +120,5 @@ _FIELDS: Final[dict[FileKind, Sequence[_Field]]] = {
         _always("leader epoch", "epoch"),
         _always("start offset", "startOffset"),
     ),
-    **dict.fromkeys(_SORTED, _OFFSETS),
+    **dict.fromkeys(OFFSET_CHECKPOINTS, _OFFSETS),
 }

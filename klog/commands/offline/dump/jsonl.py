@@ -16,7 +16,13 @@ from klog.commands.offline.dump import file_entries
 from klog.commands.shared.records.output_buffer import TEXT_MODES, OutputBuffer
 from klog.commands.shared.records.plan import DumpFile, DumpPlan, Rows, Selection
 from klog.commands.shared.records.problems import Problems
-from klog.commands.shared.records.rows import RECORD_KINDS, each_file, keep_matching, reader_of, selected_runs
+from klog.commands.shared.records.rows import (
+    RECORD_KINDS,
+    each_file,
+    reader_of,
+    selected_batches,
+    selected_runs,
+)
 from klog.formats.checksums import Bytes
 from klog.formats.compression import decompress
 from klog.formats.constants import CODEC_MASK
@@ -113,19 +119,11 @@ def _batches(
 
 def _selected_batches(selection: Selection, reader: SegmentReader, data: Bytes) -> Iterator[tuple[int, int]]:
     """Ranges of rows of the chunk's batches that may hold a selected record."""
-    batches = reader.batches
     if not selection.by_place and not selection.by_content:
-        yield 0, len(batches)
+        yield 0, len(reader.batches)
         return
-    held: set[int] | range = range(len(batches))
-    if selection.by_content:
-        held = set()
-        for payload in reader.decode(data):
-            keep_matching(selection, payload, reader.records)
-            held.update(reader.records.batch)
-    for row in sorted(held):
-        if selection.may_hold(batches, row):
-            yield row, row + 1
+    for row in selected_batches(selection, reader, data):
+        yield row, row + 1
 
 
 def _find_base_offsets(

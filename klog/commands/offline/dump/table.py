@@ -23,7 +23,13 @@ from klog.commands.shared.cells import (
 )
 from klog.commands.shared.records.plan import BytesMode, DumpFile, DumpPlan, Rows
 from klog.commands.shared.records.problems import Problems
-from klog.commands.shared.records.rows import RECORD_KINDS, each_file, keep_matching, reader_of, selected_runs
+from klog.commands.shared.records.rows import (
+    RECORD_KINDS,
+    each_file,
+    reader_of,
+    selected_batches,
+    selected_runs,
+)
 from klog.commands.shared.table_layout import Cell, Column, Row
 from klog.formats.checksums import Bytes
 from klog.formats.compression import codec_name
@@ -176,17 +182,9 @@ def _batch_columns() -> list[Column]:
 
 
 def _batch_rows(plan: DumpPlan, reader: SegmentReader) -> Iterator[Row]:
-    batches, selection = reader.batches, plan.selection
     for data in reader.chunks():
-        held = set(range(len(batches)))
-        if selection.by_content:
-            held.clear()
-            for payload in reader.decode(data):
-                keep_matching(selection, payload, reader.records)
-                held.update(reader.records.batch)
-        for row in sorted(held):
-            if selection.may_hold(batches, row):
-                yield _batch_row(batches, row)
+        for row in selected_batches(plan.selection, reader, data):
+            yield _batch_row(reader.batches, row)
 
 
 def _batch_row(batches: BatchTable, row: int) -> Row:

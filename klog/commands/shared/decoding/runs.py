@@ -11,14 +11,17 @@ from klog.commands.shared.decoding.fields import FieldDecoder, RecordDecoder
 from klog.kernel.columns import RecordTable
 
 
-class _Rendering(Protocol):
-    def write(self, run: Run, count: int) -> None: ...
+class Rendering(Protocol):
+    """A way to print records."""
+
+    def write(self, run: Run, count: int) -> None:
+        """Write the first `count` records of a run."""
 
 
 class DecodedRuns:
     """A rendering that gives another one records whose keys and values are JSON texts."""
 
-    def __init__(self, rendering: _Rendering, decoder: RecordDecoder, failures: Failures) -> None:
+    def __init__(self, rendering: Rendering, decoder: RecordDecoder, failures: Failures) -> None:
         self._rendering = rendering
         self._decoder = decoder
         self._failures = failures

@@ -65,6 +65,18 @@ def selected_runs(reader: SegmentReader, selection: Selection) -> Iterator[Bytes
             yield payload
 
 
+def selected_batches(selection: Selection, reader: SegmentReader, data: Bytes) -> Iterator[int]:
+    """The rows of the chunk's batches that may hold a selected record."""
+    held: Iterable[int] = range(len(reader.batches))
+    if selection.by_content:
+        found: set[int] = set()
+        for payload in reader.decode(data):
+            keep_matching(selection, payload, reader.records)
+            found.update(reader.records.batch)
+        held = sorted(found)
+    return (row for row in held if selection.may_hold(reader.batches, row))
+
+
 def keep_matching(selection: Selection, payload: Bytes, records: RecordTable) -> None:
     """Remove the rows whose key and value the selection does not match."""
     view = memoryview(payload)
