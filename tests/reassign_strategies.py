@@ -6,9 +6,8 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from klog.admin.reassign.cluster_state import ClusterState, PartitionState
 from klog.admin.reassign.goals import Goal
-from klog.admin.reassign.values import BrokerPlace
+from klog.admin.reassign.values import BrokerPlace, ClusterState, PartitionState
 from klog.formats.names import TopicPartition
 
 _SIZES = st.sampled_from([0, 1, 100, 1000]) | st.integers(0, 1000) | st.integers(10**9, 10**10)

@@ -9,11 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from klog.admin.reassign.cluster_state import ClusterState, PartitionState
 from klog.admin.reassign.goals import Goal
 from klog.admin.reassign.plan import BrokerChange, Plan
 from klog.admin.reassign.planner import plan
-from klog.admin.reassign.values import ANY_LOG_DIR, BrokerPlace, PartitionAssignment
+from klog.admin.reassign.values import (
+    ANY_LOG_DIR,
+    BrokerPlace,
+    ClusterState,
+    PartitionAssignment,
+    PartitionState,
+)
 from klog.client.errors import ClientError
 from klog.client.log_dirs import LogDir
 from klog.formats.names import TopicPartition

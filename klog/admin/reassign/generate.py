@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from klog.admin.reassign.cluster_state import PartitionState
-from klog.admin.reassign.values import BrokerPlace, PartitionAssignment
+from klog.admin.reassign.values import BrokerPlace, PartitionAssignment, PartitionState
 from klog.formats.errors import UsageError
 from klog.formats.names import TopicPartition
 from klog.metadata.assignment import Racks, RandomBelow, assign_replicas

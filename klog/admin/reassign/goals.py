@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
 
-from klog.admin.reassign.cluster_state import ClusterState
+from klog.admin.reassign.values import ClusterState
 from klog.formats.errors import UsageError
 
 DEFAULT_TOLERANCE: Final = 0.01

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from klog.admin.reassign.balancing import Balancing
-from klog.admin.reassign.cluster_state import ClusterState, PartitionState
 from klog.admin.reassign.goals import Freedom, Goal, Scope, scope_of
 from klog.admin.reassign.layout import Layout, PlannedPartition
 from klog.admin.reassign.leaders import balanced_leaders
@@ -21,7 +20,7 @@ from klog.admin.reassign.least_moves import move_less
 from klog.admin.reassign.placement import Placement, racks_to_have
 from klog.admin.reassign.plan import BrokerChange, Plan
 from klog.admin.reassign.shares import Band, band_of, band_to_fill, fair_shares
-from klog.admin.reassign.values import PartitionAssignment
+from klog.admin.reassign.values import ClusterState, PartitionAssignment, PartitionState
 
 _EMPTY_WEIGHT: Final = (
     1_000_000  # of an empty partition, among empty ones only; large, since shares are rounded

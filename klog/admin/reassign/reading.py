@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from klog.admin.reassign.cluster_state import ClusterState, PartitionState
-from klog.admin.reassign.values import BrokerPlace
+from klog.admin.reassign.values import BrokerPlace, ClusterState, PartitionState
 from klog.admin.requests.reassignments import list_reassignments
 from klog.admin.topic_selection import TopicSelection, select_topics
 from klog.admin.topics import Topic, find_topics

@@ -1,4 +1,4 @@
-"""The values that plans are made of and that Kafka's JSON files hold."""
+"""The values that plans are made of and that Kafka's JSON files hold, and what a plan starts from."""
 
 from __future__ import annotations
 
@@ -29,3 +29,25 @@ class BrokerPlace:
 
     broker_id: int
     rack: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """A partition as it is. The first replica is the preferred leader; `leader` is None if there is none.
+
+    `size_bytes` is what a new replica has to copy: the size of the leader's log.
+    """
+
+    partition: TopicPartition
+    replicas: tuple[int, ...]
+    leader: int | None
+    isr: tuple[int, ...]
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterState:
+    """The brokers that are alive, and the partitions that a plan is about, both sorted."""
+
+    brokers: tuple[BrokerPlace, ...]
+    partitions: tuple[PartitionState, ...]

@@ -8,11 +8,11 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from klog.admin.reassign.cluster_state import ClusterState, PartitionState
 from klog.admin.reassign.goals import Freedom, Goal, Scope, scope_of
 from klog.admin.reassign.layout import Layout, PlannedPartition
 from klog.admin.reassign.plan import Plan
 from klog.admin.reassign.shares import band_of, fair_shares
+from klog.admin.reassign.values import ClusterState, PartitionState
 
 _GAP = 0.005
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from klog.admin.reassign.cluster_state import PartitionState
 from klog.admin.reassign.generate import check_topics, current_assignment, generate, racks_to_use
-from klog.admin.reassign.values import BrokerPlace, PartitionAssignment
+from klog.admin.reassign.values import BrokerPlace, PartitionAssignment, PartitionState
 from klog.formats.errors import UsageError
 from klog.formats.names import TopicPartition
 from klog.metadata.errors import InvalidReplicationFactorError

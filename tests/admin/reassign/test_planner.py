@@ -10,12 +10,11 @@ import pytest
 from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from klog.admin.reassign.cluster_state import ClusterState, PartitionState
 from klog.admin.reassign.generate import generate
 from klog.admin.reassign.goals import DEFAULT_TOLERANCE, Goal, scope_of
 from klog.admin.reassign.plan import Plan, imbalance
 from klog.admin.reassign.planner import plan
-from klog.admin.reassign.values import BrokerPlace
+from klog.admin.reassign.values import BrokerPlace, ClusterState, PartitionState
 from klog.formats.errors import UsageError
 from klog.formats.names import TopicPartition
 from tests.admin.reassign.solver import least_bytes
