@@ -13,7 +13,7 @@ from klog.commands.shared.changing import ChangeOptions, Outcome, exit_if_failed
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_line, print_report
 from klog.commands.shared.option_sets import argument, flag, option_set, optional, valued
-from klog.commands.shared.output import OutputOptions, WatchOptions
+from klog.commands.shared.output import WatchOptions
 from klog.commands.shared.tables import Fields, row_of
 from klog.commands.shared.terminal import agree, count_of
 from klog.commands.shared.usage import did_you_mean
@@ -144,8 +144,7 @@ _FORCE: Final = flag("Do it without asking.", "--yes", "-y", "--force")
 @app.command("list")
 def list_acls(
     connection: ConnectionOptions,
-    output: OutputOptions,
-    watch: WatchOptions,
+    output: WatchOptions,
     resources: Resources,
     principal: list[str] | None = _entry("User:NAME", "Only ACLs of this principal."),
     as_kafka: AsKafka = False,
@@ -175,7 +174,7 @@ def list_acls(
             print_line(f"ACLs for principal `{name}`")
             _print_as_kafka(_CURRENT, [each for each in found if each.principal == name])
 
-    watch.over(connection, show)
+    output.over(connection, show)
 
 
 _FIELDS: Final[Fields[Acl]] = {

@@ -14,7 +14,7 @@ from klog.commands.kafka_tools.command_lines import tool_app
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_error
 from klog.commands.shared.option_sets import argument, flag, valued
-from klog.commands.shared.output import OutputOptions, WatchOptions
+from klog.commands.shared.output import WatchOptions
 from klog.formats.errors import KlogError
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ app = tool_app(
 
 
 @app.command("list")
-def list_brokers(connection: ConnectionOptions, output: OutputOptions, watch: WatchOptions) -> None:
+def list_brokers(connection: ConnectionOptions, output: WatchOptions) -> None:
     """Show the brokers with their addresses, racks and versions, and which is the controller.
 
     The exit code is 1 if a broker does not answer.
@@ -61,7 +61,7 @@ def list_brokers(connection: ConnectionOptions, output: OutputOptions, watch: Wa
         for error in silent:
             print_error(error)
 
-    watch.over(connection, show)
+    output.over(connection, show)
     if silent:
         raise typer.Exit(1)
 
@@ -69,8 +69,7 @@ def list_brokers(connection: ConnectionOptions, output: OutputOptions, watch: Wa
 @app.command("configs")
 def show_configs(
     connection: ConnectionOptions,
-    output: OutputOptions,
-    watch: WatchOptions,
+    output: WatchOptions,
     broker: Annotated[int, typer.Argument(metavar="ID", help="The broker.", min=0)] = ...,  # type: ignore[assignment]  # typer's way to require it
     names: list[str] | None = argument("[CONFIG]...", "Only these configs."),
     all_: bool = flag("Also configs that nobody has set."),
@@ -110,14 +109,13 @@ def show_configs(
             columns=("name", "value", "source"),
         )
 
-    watch.over(connection, show)
+    output.over(connection, show)
 
 
 @app.command("api-versions")
 def show_api_versions(
     connection: ConnectionOptions,
-    output: OutputOptions,
-    watch: WatchOptions,
+    output: WatchOptions,
     broker: list[int] | None = valued("ID", "Only this broker (repeatable)."),
 ) -> None:
     """Show the APIs of each broker and the versions that it serves, as kafka-broker-api-versions prints them.
@@ -153,7 +151,7 @@ def show_api_versions(
         for each in errors:
             print_error(each)
 
-    watch.over(connection, show)
+    output.over(connection, show)
     if errors:
         raise typer.Exit(1)
 

@@ -69,8 +69,7 @@ class KafkaOptions:
 @app.command("describe")
 def describe_cluster(
     connection: ConnectionOptions,
-    output: OutputOptions,
-    watch: WatchOptions,
+    output: WatchOptions,
 ) -> None:
     """Show the cluster's id, brokers, controller, features and, in KRaft mode, the quorum.
 
@@ -83,7 +82,7 @@ def describe_cluster(
     """
     from klog.admin.clusters import describe
 
-    watch.over(connection, lambda cluster: _show(describe(cluster), output))
+    output.over(connection, lambda cluster: _show(describe(cluster), output))
 
 
 def _show(found: ClusterDescription, output: OutputOptions) -> None:
@@ -114,8 +113,7 @@ def _show(found: ClusterDescription, output: OutputOptions) -> None:
 @app.command("health")
 def show_health(
     connection: ConnectionOptions,
-    output: OutputOptions,
-    watch: WatchOptions,
+    output: WatchOptions,
     strict: bool = flag("Exit with 1 also for warnings."),
 ) -> None:
     """Show what is wrong with the cluster and what to do about it. The exit code is 1 if there is an error.
@@ -148,7 +146,7 @@ def show_health(
         else:
             output.show([each.to_json() for each in found])
 
-    watch.over(connection, show)
+    output.over(connection, show)
     if not healthy:
         raise typer.Exit(1)
 
@@ -219,8 +217,7 @@ def show_cluster_id(connection: ConnectionOptions, kafka: KafkaOptions) -> None:
 @app.command("list-endpoints")
 def list_endpoints(
     connection: ConnectionOptions,
-    output: OutputOptions,
-    watch: WatchOptions,
+    output: WatchOptions,
     kafka: KafkaOptions,
     include_fenced: bool = flag(
         "Also brokers that are registered and take no part (Kafka 4 tells them).", "--include-fenced-brokers"
@@ -239,7 +236,7 @@ def list_endpoints(
     from klog.admin.clusters import endpoint_row, endpoints
 
     with connect.cluster(kafka.settings(connection)) as cluster:
-        watch.run(
+        output.run(
             lambda: output.show(
                 [endpoint_row(each) for each in endpoints(cluster, include_fenced=include_fenced)]
             )

@@ -18,7 +18,7 @@ from klog.commands.shared.changing import ChangeOptions, Outcome
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_line, print_lines, print_note
 from klog.commands.shared.option_sets import flag, valued
-from klog.commands.shared.output import OutputOptions, WatchOptions
+from klog.commands.shared.output import WatchOptions
 from klog.commands.shared.properties import properties_file
 from klog.commands.shared.tables import show_table
 from klog.commands.shared.usage import missing
@@ -44,8 +44,7 @@ app = tool_app(
 def describe_configs(
     options: EntityOptions,
     connection: ConnectionOptions,
-    output: OutputOptions,
-    watch: WatchOptions,
+    output: WatchOptions,
     all_: bool = flag("Also show configs that nobody has set."),
     documentation: bool = flag("Show what each config does.", "--documentation", "--doc"),
     as_kafka: AsKafka = False,
@@ -86,7 +85,7 @@ def describe_configs(
         else:
             output.show([_to_json(each, entry) for each, entries in shown for entry in entries])
 
-    watch.over(connection, show)
+    output.over(connection, show)
 
 
 def _print_as_kafka(found: Sequence[tuple[ConfigEntity, Sequence[ConfigEntry]]], *, show_all: bool) -> None:

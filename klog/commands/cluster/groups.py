@@ -69,8 +69,7 @@ class GroupConnection(ConnectionOptions):
 @app.command("list")
 def list_groups(
     connection: GroupConnection,
-    output: OutputOptions,
-    watch: WatchOptions,
+    output: WatchOptions,
     state: str | None = valued(
         "STATE,...",
         "Only groups in these states: Empty, Stable, PreparingRebalance, CompletingRebalance, Dead.",
@@ -114,7 +113,7 @@ def list_groups(
         if not found and output.for_people and not as_kafka:
             print_note("there are no such groups" if states or types or topic else "there are no groups")
 
-    watch.over(connection, show)
+    output.over(connection, show)
     exit_if_failed(failure.error for failure in failures)
 
 
@@ -141,8 +140,7 @@ def describe_groups(
     groups: Groups,
     shown: DescribeOptions,
     connection: GroupConnection,
-    output: OutputOptions,
-    watch: WatchOptions,
+    output: WatchOptions,
     as_kafka: AsKafka = False,
 ) -> None:
     """Show committed offsets and lag by partition and member, or the members, or the state.
@@ -173,7 +171,7 @@ def describe_groups(
         else:
             _show_described(found, shown)
 
-    watch.over(connection, show)
+    output.over(connection, show)
     exit_if_failed([failure.error for failure in failures])
 
 

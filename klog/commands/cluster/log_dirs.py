@@ -48,8 +48,7 @@ class KafkaOptions:
 
 def log_dirs(
     connection: ConnectionOptions,
-    output: OutputOptions,
-    watch: WatchOptions,
+    output: WatchOptions,
     kafka: KafkaOptions,
     topics: list[str] | None = argument("[TOPIC]...", "Only these topics. [default: all]"),
     broker: list[int] | None = valued("ID", "Only this broker (repeatable)."),
@@ -89,7 +88,7 @@ def log_dirs(
             _show_dirs(found.dirs, output)
         failed = _tell_failures(found)
 
-    watch.over(connection, show)
+    output.over(connection, show)
     if failed:
         raise typer.Exit(1)
 

@@ -56,8 +56,7 @@ class KafkaSelection:
 
 def offsets(
     connection: ConnectionOptions,
-    output: OutputOptions,
-    watch: WatchOptions,
+    output: WatchOptions,
     selection: KafkaSelection,
     topics: list[str] | None = argument("[TOPIC[:N,...]]...", "Topics, or some of their partitions."),
     group: str | None = valued("GROUP", "Also what this group has committed, and its lag.", "--group", "-g"),
@@ -105,7 +104,7 @@ def offsets(
         else:
             failed = _show_ranges(cluster, partitions, group, output)
 
-    watch.over(connection, show)
+    output.over(connection, show)
     if failed and not as_kafka:
         raise typer.Exit(1)
 

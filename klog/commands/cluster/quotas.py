@@ -14,7 +14,7 @@ from klog.commands.shared.changing import ChangeOptions, Outcome
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_line
 from klog.commands.shared.option_sets import argument, flag, option_set, valued
-from klog.commands.shared.output import OutputOptions, WatchOptions
+from klog.commands.shared.output import WatchOptions
 from klog.commands.shared.usage import missing
 from klog.formats.errors import UsageError
 
@@ -85,8 +85,7 @@ class Whose:
 @app.command("list")
 def list_quotas(
     connection: ConnectionOptions,
-    output: OutputOptions,
-    watch: WatchOptions,
+    output: WatchOptions,
     whose: Whose,
     as_kafka: AsKafka = False,
 ) -> None:
@@ -124,7 +123,7 @@ def list_quotas(
             none="there are no such quotas" if filters else "there are no quotas",
         )
 
-    watch.over(connection, show)
+    output.over(connection, show)
 
 
 def _shown(name: str | None) -> str | None:

@@ -212,8 +212,7 @@ def _conclude(change: ChangeOptions, name: str, expires_ms: int | None, done: st
 @app.command("describe")
 def describe(
     connection: ConnectionOptions,
-    output: OutputOptions,
-    watch: WatchOptions,
+    output: WatchOptions,
     owner_principal: list[str] | None = valued(
         "User:NAME", "Tokens of this owner or renewer (repeatable). [default: all]"
     ),
@@ -242,7 +241,7 @@ def describe(
             none="there are no tokens that this user may see (klog tokens create makes one)",
         )
 
-    watch.over(connection, show)
+    output.over(connection, show)
 
 
 def print_as_kafka(tokens: Iterable[Token], *, shows_secret: bool) -> None:

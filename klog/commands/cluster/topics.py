@@ -61,8 +61,7 @@ _CLUSTER_DEFAULT: Final[int | None] = valued("N", "[default: the cluster's]", le
 def list_topics(
     topics: AnyTopics,
     connection: ConnectionOptions,
-    output: OutputOptions,
-    watch: WatchOptions,
+    output: WatchOptions,
     exclude_internal: bool = _EXCLUDE_INTERNAL,
     as_kafka: AsKafka = False,
 ) -> None:
@@ -78,7 +77,7 @@ def list_topics(
 
     # As with Kafka's tool, a list may be empty.
     selection = topics.selection(exclude_internal=exclude_internal, may_miss=True)
-    watch.over(
+    output.over(
         connection, lambda cluster: _list(select_topics(cluster, selection), output, as_kafka=as_kafka)
     )
 
@@ -105,8 +104,7 @@ def describe_topics(
     topics: AnyTopics,
     connection: ConnectionOptions,
     shown: ShownPartitions,
-    output: OutputOptions,
-    watch: WatchOptions,
+    output: WatchOptions,
     exclude_internal: bool = _EXCLUDE_INTERNAL,
     if_exists: bool = _IF_EXISTS,
     as_kafka: AsKafka = False,
@@ -139,7 +137,7 @@ def describe_topics(
         else:
             _show(found)
 
-    watch.over(connection, show)
+    output.over(connection, show)
 
 
 def _described(

@@ -13,7 +13,7 @@ from klog.commands.shared.changing import ChangeOptions, Outcome
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_note
 from klog.commands.shared.option_sets import argument, flag, optional, valued
-from klog.commands.shared.output import OutputOptions, WatchOptions
+from klog.commands.shared.output import WatchOptions
 from klog.commands.shared.tables import Fields, row_of
 from klog.commands.shared.terminal import agree
 from klog.commands.shared.usage import missing
@@ -54,8 +54,7 @@ def _started(start: int) -> int | None:
 @app.command("list")
 def list_transactions(
     connection: ConnectionOptions,
-    output: OutputOptions,
-    watch: WatchOptions,
+    output: WatchOptions,
     duration_filter: int = optional(
         _NONE,
         "Only transactions that began longer ago than this.",
@@ -80,7 +79,7 @@ def list_transactions(
             none="there are no such transactions" if duration_filter > 0 else "there are no transactions",
         )
 
-    watch.over(connection, show)
+    output.over(connection, show)
 
 
 _LISTED: Final[Fields[ListedTransaction]] = {
@@ -94,8 +93,7 @@ _LISTED: Final[Fields[ListedTransaction]] = {
 @app.command("describe")
 def describe_transaction(
     connection: ConnectionOptions,
-    output: OutputOptions,
-    watch: WatchOptions,
+    output: WatchOptions,
     name: str | None = argument("ID", "The transactional id."),
     transactional_id: str | None = valued("ID", "The same, as for kafka-transactions."),
 ) -> None:
@@ -115,7 +113,7 @@ def describe_transaction(
     def show(cluster: Cluster) -> None:
         output.show([_described_row(describe(cluster, wanted), connect.SYSTEM_CLOCK.wall_ms())])
 
-    watch.over(connection, show)
+    output.over(connection, show)
 
 
 def _described_row(found: DescribedTransaction, now_ms: int) -> dict[str, object]:
@@ -165,8 +163,7 @@ _PRODUCER: Final[Fields[ActiveProducer]] = {
 @app.command("describe-producers")
 def describe_producers(
     connection: ConnectionOptions,
-    output: OutputOptions,
-    watch: WatchOptions,
+    output: WatchOptions,
     topic: str | None = _TOPIC,
     partition: int | None = _PARTITION,
     broker_id: int | None = _BROKER_ID,
@@ -188,14 +185,13 @@ def describe_producers(
             none=f"{wanted} knows no producers",
         )
 
-    watch.over(connection, show)
+    output.over(connection, show)
 
 
 @app.command("find-hanging")
 def find_hanging(
     connection: ConnectionOptions,
-    output: OutputOptions,
-    watch: WatchOptions,
+    output: WatchOptions,
     topic: str | None = _TOPIC,
     partition: int | None = _PARTITION,
     broker_id: int | None = _BROKER_ID,
@@ -232,7 +228,7 @@ def find_hanging(
         )
         output.show([row_of(_HANGING, each) for each in found], fields=_HANGING, none="no transaction hangs")
 
-    watch.over(connection, show)
+    output.over(connection, show)
 
 
 def _note_leaderless(partitions: Sequence[TopicPartition]) -> None:

@@ -18,7 +18,7 @@ from klog.commands.shared.changing import ChangeOptions, Outcome
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_line
 from klog.commands.shared.option_sets import argument, flag, optional, valued
-from klog.commands.shared.output import OutputOptions, WatchOptions
+from klog.commands.shared.output import WatchOptions
 from klog.commands.shared.terminal import agree
 from klog.commands.shared.usage import missing
 from klog.formats.errors import FormatError, StorageError, UsageError
@@ -63,8 +63,7 @@ def mechanism_of(text: str) -> ScramMechanism:
 @app.command("list")
 def list_users(
     connection: ConnectionOptions,
-    output: OutputOptions,
-    watch: WatchOptions,
+    output: WatchOptions,
     users: list[str] | None = argument("[USER]...", "Only these users."),
     entity_type: str | None = _ENTITY_TYPE,
     entity_name: str | None = _ENTITY_NAME,
@@ -104,7 +103,7 @@ def list_users(
                 cure="klog users set-password USER makes one",
             )
 
-    watch.over(connection, show)
+    output.over(connection, show)
 
 
 def print_credentials(found: Iterable[ScramUser]) -> None:

@@ -110,8 +110,8 @@ def _cell(value: object) -> object:
 
 
 @option_set(_PANEL)
-class WatchOptions:
-    """Whether to show the same again and again."""
+class WatchOptions(OutputOptions):
+    """How to print rows, and whether to show the same again and again."""
 
     watch_s: float | None = valued(
         "[SECONDS]",

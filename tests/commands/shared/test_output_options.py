@@ -74,7 +74,7 @@ def test_a_watch_goes_on_after_an_error(capsys) -> None:
             raise StoppedError
 
     with pytest.raises(StoppedError):
-        WatchOptions(0.5).run(show, sleep_s=sleep)
+        WatchOptions(watch_s=0.5).run(show, sleep_s=sleep)
     assert (len(calls), pauses) == (3, [0.5, 0.5, 0.5])
     assert "no broker listens" in capsys.readouterr().err
 

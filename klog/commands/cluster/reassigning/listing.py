@@ -8,7 +8,7 @@ from klog.commands.cluster.reassigning.app import app
 from klog.commands.kafka_tools.command_lines import AsKafka
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_line
-from klog.commands.shared.output import OutputOptions, WatchOptions
+from klog.commands.shared.output import WatchOptions
 from klog.commands.shared.tables import Fields, row_of
 
 if TYPE_CHECKING:
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 @app.command("list")
 def list_reassignments(
     connection: ConnectionOptions,
-    output: OutputOptions,
-    watch: WatchOptions,
+    output: WatchOptions,
     as_kafka: AsKafka = False,
 ) -> None:
     """Show the reassignments that are running: where the replicas are to be, and what comes and goes.
@@ -43,7 +42,7 @@ def list_reassignments(
                 [row_of(_FIELDS, each) for each in found], fields=_FIELDS, none="no reassignment is running"
             )
 
-        watch.run(show)
+        output.run(show)
 
 
 _FIELDS: Final[Fields[RunningReassignment]] = {
