@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from klog.backup.matching import same_until
+from klog.backup.moment.view import view_of
 from klog.backup.run import Result
 from klog.backup.verify import VerifyOptions, verify
 from klog.formats.checkpoints import EpochEntry
@@ -396,6 +397,24 @@ def test_of_replicas_in_one_epoch_the_one_is_read_of_which_more_is_committed(bro
     brokers.run(1, 2)
 
     assert brokers.backups.states()[ORDERS].end_offset == 80
+
+
+def test_no_segment_of_a_moment_begins_within_another(brokers: Brokers) -> None:
+    """Readers would not find what is in the first of both."""
+    compacted = [each for number, each in enumerate(log(0, 100)) if number != 1]
+    brokers.write(1, log(0, 70), each=100)
+    brokers.write(2, compacted, each=8)
+    brokers.run(1)
+    known = brokers.backups.states()[ORDERS]
+    brokers.run(2)
+
+    view = view_of(known, brokers.backups.states()[ORDERS])
+
+    assert [(each.segment_base_offset, each.piece.end_offset) for each in view.parts] == [
+        (0, 70),
+        (0, 85),
+        (85, 100),
+    ]
 
 
 def test_a_disk_to_which_the_replica_was_moved_is_not_read(brokers: Brokers, tmp_path: Path) -> None:

@@ -78,7 +78,8 @@ def view_of(known: PartitionState | None, following: PartitionState | None) -> P
     copied_end = max((piece.end_offset for piece in known.pieces), default=known.end_offset)
     end = max(copied_end, known.end_offset)
     rest = [
-        Part(piece, max(piece.segment_base_offset, base), end)
+        # The segments of another replica may begin within the last one that is known: it goes on.
+        Part(piece, piece.segment_base_offset if piece.segment_base_offset >= end else base, end)
         for piece in following.pieces
         if piece.end_offset > end
     ]
