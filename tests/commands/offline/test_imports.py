@@ -65,6 +65,7 @@ KLOG = {
         "constants",
         "errors",
         "fixed_fields",
+        "function_source",
         "java_hash",
         "names",
         "packed",
