@@ -23,7 +23,7 @@ from klog.formats.names import FileKind, TopicPartition
 from klog.kernel import kernel
 from klog.kernel.columns import BatchTable
 from klog.storage.repair.segment_scan import IndexSettings
-from tests.backup.repositories import Backups
+from tests.backup.repositories import Backups, log_files
 from tests.commands.running import Run, runner
 from tests.export.logs import batch, replica, write_checkpoint, write_epochs
 
@@ -111,3 +111,24 @@ def test_an_epoch_begins_where_its_batches_do_if_a_later_run_found_its_beginning
 
     restored = (tmp_path / "new" / "orders-0" / FileKind.LEADER_EPOCH_CHECKPOINT).read_text()
     assert restored == "0\n2\n0 0\n1 10\n"
+
+
+def test_a_log_goes_on_at_its_start_if_all_of_the_moment_was_deleted_before_the_first_run(
+    klog: Run, backups: Backups, logs: Path, tmp_path: Path
+) -> None:
+    late_ms = 60_000
+    replica(logs / "orders-0", [batch(0, 5), batch(5, 5, at=late_ms)], (0, 0))
+    write_checkpoint(logs, FileKind.LOG_START_CHECKPOINT, orders_0=7)
+    backups.run(logs)
+    at = datetime.fromtimestamp(late_ms / 2000, UTC).isoformat()
+
+    klog("restore", backups.place, "--at", at, "--to", tmp_path / "new", "-q")
+
+    assert (tmp_path / "new" / FileKind.REPLICATION_CHECKPOINT).read_text() == "0\n1\norders 0 7\n"
+    assert log_files(tmp_path / "new" / "orders-0") == {
+        "00000000000000000000.log": batch(0, 5),
+        "00000000000000000007.log": b"",
+    }
+    checked = klog("verify", tmp_path / "new")
+    assert checked.code == 0
+    assert "0 errors" in checked.out

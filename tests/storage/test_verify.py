@@ -142,3 +142,13 @@ def test_a_snapshot_that_is_behind_the_batches_is_reported(tmp_path: Path) -> No
     older = tmp_path / "b-0" / "00000000000000000025.snapshot"
     shutil.copy(older, tmp_path / "b-0" / "00000000000000000045.snapshot")
     assert ["its last batch ends at 44" in problem.what for problem in errors(tmp_path)] == [True]
+
+
+def test_a_snapshot_need_not_know_batches_below_the_log_start(tmp_path: Path) -> None:
+    shutil.copytree(Corpus("corrupt-k39").log_dir().partition("c-b.intact-0").path, tmp_path / "b-0")
+    older = tmp_path / "b-0" / "00000000000000000025.snapshot"
+    shutil.copy(older, tmp_path / "b-0" / "00000000000000000045.snapshot")
+    (tmp_path / "log-start-offset-checkpoint").write_text("0\n1\nb 0 44\n")
+    assert ["its last batch ends at 44" in problem.what for problem in errors(tmp_path)] == [True]
+    (tmp_path / "log-start-offset-checkpoint").write_text("0\n1\nb 0 45\n")
+    assert errors(tmp_path) == []

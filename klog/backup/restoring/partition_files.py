@@ -65,6 +65,7 @@ class PartitionWriter:
         self._file: BinaryIO | None = None
         self._synced: BackgroundSyncedFile | None = None
         self.end_offset = view.log_start_offset
+        self._last_batch_end = view.log_start_offset
         self._epoch = -1
         self._size_bytes = 0
         self._segment_bytes = 0
@@ -81,7 +82,8 @@ class PartitionWriter:
             self._roll(base)
         self._write(rows.span())
         table = rows.table
-        self.end_offset = table.last_offset[rows.last - 1] + 1
+        self._last_batch_end = table.last_offset[rows.last - 1] + 1
+        self.end_offset = max(self._last_batch_end, self._view.log_start_offset)
         self._epoch = max(self._epoch, table.leader_epoch[rows.last - 1])
 
     def append(self, batch: bytearray, records: int) -> None:
@@ -94,6 +96,7 @@ class PartitionWriter:
         )
         self._write(batch)
         self.end_offset += records
+        self._last_batch_end = self.end_offset
 
     def append_marker(self, added: AddedMarker) -> None:
         """Append the marker that ends a transaction."""
@@ -152,7 +155,10 @@ class PartitionWriter:
                 synced.close()
 
     def _goes_on_in_empty_segment(self) -> bool:
-        return self.end_offset in self._view.empty_segments and self.end_offset > self._segments[-1]
+        """Whether the log ends with a segment without batches: it did at its source, or all that was there at the
+        moment was deleted before a run came, and the batch that reaches the log start came later."""
+        is_empty = self.end_offset in self._view.empty_segments and self.end_offset > self._segments[-1]
+        return is_empty or self._last_batch_end < self.end_offset
 
     def _latest_epoch(self) -> int:
         started = [each.epoch for each in self._view.epochs if each.start_offset < self.end_offset]

@@ -105,7 +105,7 @@ class _ValidFiles:
         except FormatError:
             return False
         from_batches = producers_in(self._work.snapshots.taken[offset])
-        return not contradicts(producers.values(), from_batches, offset)
+        return not contradicts(producers.values(), from_batches, offset, self._log_start)
 
     def _has_valid_epochs(self, name: str) -> bool:
         if FileKind.LEADER_EPOCH_CHECKPOINT not in self._work.files.plain:

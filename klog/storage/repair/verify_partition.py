@@ -62,7 +62,7 @@ def verify_partition(path: str, segments: list[SegmentFacts], log_start_offset: 
     problems = _unknown_files(files)
     overlaps = _between(files, segments)
     problems += overlaps
-    problems += _snapshots(files, segments, end, compare=not overlaps)
+    problems += _snapshots(files, segments, start, end, compare=not overlaps)
     problems += _epochs(files, segments, start, end)
     problems += _metadata(files)
     return PartitionFacts(
@@ -138,7 +138,7 @@ def _between(files: PartitionFiles, segments: list[SegmentFacts]) -> list[Proble
 
 
 def _snapshots(
-    files: PartitionFiles, segments: list[SegmentFacts], end: int, *, compare: bool
+    files: PartitionFiles, segments: list[SegmentFacts], start: int, end: int, *, compare: bool
 ) -> list[Problem]:
     """Check snapshots by themselves and, with `compare`, against the batches if these are undamaged."""
     problems: list[Problem] = []
@@ -157,12 +157,12 @@ def _snapshots(
     undamaged = not any(facts.damage or facts.problems for facts in segments)
     undamaged = undamaged and all(facts.base_offset in files.segments for facts in segments)
     if compare and undamaged and any(facts.has_producers for facts in segments):
-        problems += _against_replay(files, segments, valid)
+        problems += _against_replay(files, segments, valid, start)
     return problems
 
 
 def _against_replay(
-    files: PartitionFiles, segments: list[SegmentFacts], valid: dict[int, Snapshot]
+    files: PartitionFiles, segments: list[SegmentFacts], valid: dict[int, Snapshot], start: int
 ) -> list[Problem]:
     """Compare snapshots with the batches, from the log's first snapshot on."""
     problems: list[Problem] = []
@@ -171,20 +171,20 @@ def _against_replay(
     if first in valid:
         state.load(valid[first].values())
     for facts in segments:
-        problems += _compare(files, facts.base_offset, valid, state)
+        problems += _compare(files, facts.base_offset, valid, state, start)
         replay(state, files.file(FileKind.LOG, facts.base_offset))
     if segments[-1].next_offset != segments[-1].base_offset:
-        problems += _compare(files, segments[-1].next_offset, valid, state)
+        problems += _compare(files, segments[-1].next_offset, valid, state, start)
     log = files.file(FileKind.LOG, segments[-1].base_offset)
     refuses = "refuses to start after an unclean stop: InvalidTxnStateException"
     return [*problems, *(Problem(log, what, refuses, offset=offset) for offset, what in state.complaints)]
 
 
 def _compare(
-    files: PartitionFiles, offset: int, valid: dict[int, Snapshot], state: ProducerState
+    files: PartitionFiles, offset: int, valid: dict[int, Snapshot], state: ProducerState, start: int
 ) -> list[Problem]:
     for entry in valid.get(offset, {}).values():
-        what = entry_contradiction(entry, state.producers.get(entry.producer_id), offset)
+        what = entry_contradiction(entry, state.producers.get(entry.producer_id), offset, start)
         if what is not None:
             path = files.file(FileKind.PRODUCER_SNAPSHOT, offset)
             kafka = "trusts it after a clean stop: may refuse or repeat this producer's batches"
