@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from klog.admin.reassign.balancing import Balancing
@@ -103,11 +104,7 @@ def _search(
     pieces: float,
 ) -> _Found:
     layout = Layout(planned, scope.targets, scope.racks)
-    on_targets = [
-        factor - len(each.original - scope.targets - scope.leaving)
-        for factor, each in zip(factors, planned, strict=True)
-    ]
-    shares = fair_shares(layout, on_targets)
+    shares = fair_shares(layout, list(map(partial(_on_targets, scope=scope), planned, factors)))
     band, had = band_of(shares, goal.tolerance), dict(layout.load)
     Placement(layout, scope, factors, shares).run(topics)
     if scope.freedom is not Freedom.ALL:
@@ -116,6 +113,13 @@ def _search(
         band = band_to_fill(shares, goal.tolerance, had, scope.added)
     Balancing(layout, scope, band, pieces=pieces).run()
     return _Found(layout, band, sum(band.violation(*each) for each in layout.load.items()))
+
+
+def _on_targets(part: PlannedPartition, factor: int, scope: Scope) -> int:
+    """How many replicas a partition is to have on targets. A lower factor takes those elsewhere away first."""
+    staying = part.original - scope.leaving
+    removed = max(0, len(staying) - factor)
+    return factor - max(0, len(staying - scope.targets) - removed)
 
 
 def _planned(part: PartitionState, factor: int, scope: Scope) -> PlannedPartition:

@@ -247,6 +247,20 @@ def test_naming_the_brokers_repairs_racks(data):
     assert plan(state, Goal(brokers=alive)).too_few_racks == 0
 
 
+def test_replicas_of_a_dead_broker_that_a_lower_factor_removes_are_in_no_share():
+    lists = [*[(0, 1)] * 4, (0, 31), *[(0,)] * 17]
+    brokers = (BrokerPlace(0, None), BrokerPlace(1, None))
+    state = ClusterState(
+        brokers,
+        tuple(
+            PartitionState(TopicPartition("t", number), each, 0, each[:1], 0)
+            for number, each in enumerate(lists)
+        ),
+    )
+    done = plan(state, Goal(added=frozenset({0, 1}), replication_factor=1))
+    assert [broker.replicas_after for broker in done.brokers if broker.is_target] == [11, 11]
+
+
 @given(st.data())
 def test_a_plan_for_the_result_changes_nothing(data):
     state, goal, done = drawn_plan(data)
