@@ -22,10 +22,19 @@ from klog.formats.errors import CorruptRecordError, StorageError
 from klog.formats.names import FileKind, TopicPartition
 from klog.kernel import kernel
 from klog.kernel.columns import BatchTable
+from klog.storage.reading.producer_state import producers_in
 from klog.storage.repair.segment_scan import IndexSettings
 from tests.backup.repositories import Backups, log_files
 from tests.commands.running import Run, runner
-from tests.export.logs import batch, replica, write_checkpoint, write_epochs
+from tests.export.logs import (
+    COMMIT,
+    batch,
+    marker,
+    replica,
+    transactional,
+    write_checkpoint,
+    write_epochs,
+)
 
 
 @pytest.fixture
@@ -132,3 +141,32 @@ def test_a_log_goes_on_at_its_start_if_all_of_the_moment_was_deleted_before_the_
     checked = klog("verify", tmp_path / "new")
     assert checked.code == 0
     assert "0 errors" in checked.out
+
+
+def test_a_snapshot_from_behind_the_moment_says_nothing_of_the_restored_log(
+    klog: Run, backups: Backups, logs: Path, tmp_path: Path
+) -> None:
+    late_ms = 60_000
+    directory = replica(
+        logs / "orders-0",
+        [
+            transactional(0, 2, 201, leader_epoch=0),
+            transactional(2, 2, 202, leader_epoch=0),
+            marker(4, 202, COMMIT, at=late_ms),
+            batch(5, 1, at=late_ms),
+        ],
+        (0, 0),
+        segment_batches=3,
+    )
+    assert klog("rebuild-index", "--snapshots", directory).code == 0
+    (directory / "00000000000000000006.snapshot").unlink()
+    backups.run(logs)
+    at = datetime.fromtimestamp(late_ms / 2000, UTC).isoformat()
+
+    klog("restore", backups.place, "--at", at, "--to", tmp_path / "new", "-q")
+
+    restored = tmp_path / "new" / "orders-0"
+    assert producers_in((restored / "00000000000000000006.snapshot").read_bytes()).keys() == {201, 202}
+    assert klog("verify", tmp_path / "new").code == 0
+    aborted = klog("dump-segment", restored / "00000000000000000000.txnindex").out
+    assert aborted.count('"producerId"') == 2

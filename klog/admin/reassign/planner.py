@@ -116,7 +116,7 @@ def _search(
 
 
 def _on_targets(part: PlannedPartition, factor: int, scope: Scope) -> int:
-    """How many replicas a partition is to have on targets. A lower factor takes those elsewhere away first."""
+    """How many replicas are to be on targets. Those elsewhere go first if the factor is lower."""
     staying = part.original - scope.leaving
     removed = max(0, len(staying) - factor)
     return factor - max(0, len(staying - scope.targets) - removed)

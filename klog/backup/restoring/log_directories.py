@@ -139,7 +139,9 @@ class _Writing:
         if self._stays(planned):
             view = emptied(view, cut.end_offset)
         settings = self._layout.settings.get(view.partition.topic, IndexSettings())
-        snapshot = None if view.snapshot is None else self._source.read_stored(view.snapshot.stored)
+        snapshot = None
+        if view.snapshot is not None and view.snapshot.offset <= cut.end_offset:
+            snapshot = self._source.read_stored(view.snapshot.stored)
         writer = PartitionWriter(directory, view, settings, snapshot)
         try:
             gaps = deque(sorted(cut.gaps.items()))

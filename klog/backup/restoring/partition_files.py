@@ -155,8 +155,11 @@ class PartitionWriter:
                 synced.close()
 
     def _goes_on_in_empty_segment(self) -> bool:
-        """Whether the log ends with a segment without batches: it did at its source, or all that was there at the
-        moment was deleted before a run came, and the batch that reaches the log start came later."""
+        """Whether the log ends with a segment without batches.
+
+        It did at its source; or all that was there at the moment was deleted before a run came, and the batch
+        that reaches the log start came later.
+        """
         is_empty = self.end_offset in self._view.empty_segments and self.end_offset > self._segments[-1]
         return is_empty or self._last_batch_end < self.end_offset
 
