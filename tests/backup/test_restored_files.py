@@ -122,6 +122,41 @@ def test_an_epoch_begins_where_its_batches_do_if_a_later_run_found_its_beginning
     assert restored == "0\n2\n0 0\n1 10\n"
 
 
+def test_an_epoch_that_no_run_has_found_is_that_of_its_batches(
+    klog: Run, backups: Backups, logs: Path, tmp_path: Path
+) -> None:
+    directory = replica(logs / "orders-0", [batch(0, 5)], (0, 0))
+    backups.run(logs)
+    at_ms = backups.now_ms + 500
+    replica(directory, [batch(5 * each, 5, leader_epoch=each) for each in range(3)])
+    write_epochs(directory, (2, 10))
+    write_checkpoint(logs, FileKind.LOG_START_CHECKPOINT, orders_0=10)
+    backups.now_ms += 60_000
+    backups.run(logs)
+    at = datetime.fromtimestamp(at_ms / 1000, UTC).isoformat()
+
+    klog("restore", backups.place, "--at", at, "--to", tmp_path / "new", "-q")
+
+    restored = (tmp_path / "new" / "orders-0" / FileKind.LEADER_EPOCH_CHECKPOINT).read_text()
+    assert restored == "0\n3\n0 0\n1 5\n2 10\n"
+
+
+def test_what_a_restore_adds_is_in_the_epoch_of_a_leader_that_had_written_nothing(
+    klog: Run, backups: Backups, logs: Path, tmp_path: Path
+) -> None:
+    replica(logs / "orders-0", [transactional(0, 2, 201, leader_epoch=0)], (0, 0), (1, 2))
+    backups.run(logs)
+
+    klog("restore", backups.place, "--to", tmp_path / "new", "-q")
+
+    [data] = log_files(tmp_path / "new" / "orders-0").values()
+    table = BatchTable()
+    kernel.scan(data, 0, True, table)
+    assert list(table.leader_epoch) == [0, 1]
+    restored = (tmp_path / "new" / "orders-0" / FileKind.LEADER_EPOCH_CHECKPOINT).read_text()
+    assert restored == "0\n2\n0 0\n1 2\n"
+
+
 def test_a_log_goes_on_at_its_start_if_all_of_the_moment_was_deleted_before_the_first_run(
     klog: Run, backups: Backups, logs: Path, tmp_path: Path
 ) -> None:

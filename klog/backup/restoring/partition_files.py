@@ -137,13 +137,15 @@ class PartitionWriter:
 
     def _epochs(self) -> LeaderEpochs:
         """Those that runs have found, and those of the batches. If records were deleted before a run came, it
-        found an epoch that begins later than the batches of an earlier run."""
+        did not find the epochs of batches of an earlier run, or one that begins later than they do."""
         known = LeaderEpochs(self._view.epochs)
         known.truncate_from_end(self.end_offset)
         starts = {each.epoch: each.start_offset for each in known.entries}
-        for entry in self._derived.epochs:
-            if entry.epoch in starts or entry.epoch > max(starts, default=-1):
-                start_offset = max(entry.start_offset, self._view.log_start_offset)
+        log_start = self._view.log_start_offset
+        of_batches = list(self._derived.epochs)
+        for entry, following in itertools.zip_longest(of_batches, of_batches[1:]):
+            if following is None or following.start_offset > log_start:
+                start_offset = max(entry.start_offset, log_start)
                 starts[entry.epoch] = min(start_offset, starts.get(entry.epoch, start_offset))
         return LeaderEpochs(itertools.starmap(EpochEntry, sorted(starts.items())))
 
@@ -164,7 +166,7 @@ class PartitionWriter:
         return is_empty or self._last_batch_end < self.end_offset
 
     def _latest_epoch(self) -> int:
-        started = [each.epoch for each in self._view.epochs if each.start_offset < self.end_offset]
+        started = [each.epoch for each in self._view.epochs if each.start_offset <= self.end_offset]
         return max([self._epoch, *started])
 
     def _roll(self, base_offset: int) -> None:
