@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from klog.backup.matching import Alike, Behind, Kept, compared
-from klog.backup.model import Damage, PartitionState, Piece, SegmentSeen
+from klog.backup.model import Damage, PartitionState, Piece, SegmentSeen, fits_segment
 from klog.backup.scanning import Listed
 from klog.replicas.files import base_name
 from klog.replicas.replica_files import Replica, SegmentFile
@@ -128,13 +128,14 @@ def _seen_up_to(kept: Kept, stat: tuple[int, ...]) -> SegmentSeen:
     )
 
 
-def place_after(kept: Kept, segment: SegmentFile) -> tuple[int, int]:
+def place_after(kept: Kept, segment: SegmentFile, end_offset: int) -> tuple[int, int]:
     """The segment of the pieces that follow the kept ones, and how far their positions are from those in the
-    replica's file. A segment that would become too large ends.
+    replica's file, whose log ends at `end_offset` at most. A segment that would become too large ends.
     """
     last = kept.pieces[-1]
     end_bytes = last.start_bytes + last.size_bytes
-    if end_bytes + segment.size_bytes - kept.end_bytes <= _MOST_JOINED_BYTES:
+    size_bytes = end_bytes + segment.size_bytes - kept.end_bytes
+    if size_bytes <= _MOST_JOINED_BYTES and fits_segment(last.segment_base_offset, end_offset):
         return last.segment_base_offset, end_bytes - kept.end_bytes
     return last.end_offset, -kept.end_bytes
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from klog.formats.checkpoints import EpochEntry
+from klog.formats.constants import INT32_MAX
 from klog.formats.names import TopicPartition
 
 FORMAT_VERSION: Final = 1
@@ -34,6 +35,11 @@ class ProducerSummary(NamedTuple):
     first_offset: int = -1
     end_offset: int = -1
     first_ms: int = -1
+
+
+def fits_segment(base_offset: int, end_offset: int) -> bool:
+    """Whether the offsets below an end fit into a segment: its indexes have them relative to its base."""
+    return end_offset - 1 - base_offset <= INT32_MAX
 
 
 @dataclass(frozen=True, slots=True)

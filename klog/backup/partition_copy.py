@@ -173,7 +173,9 @@ def _copy_once(
             bound,
             may_grow=following is None and directory.is_running,
             is_racy=is_racy(stats[segment.log], read_time_ms),
-            place=place_after(kept, segment) if kept is not None and segment == kept.segment else None,
+            place=place_after(kept, segment, end_of([segment]).end_offset if following is None else following)
+            if kept is not None and segment == kept.segment
+            else None,
         )
         copied[segment.base_offset] = task.copy(known.segments.get(segment.base_offset), partition, writer)
     pieces = (*known.pieces(), *(piece for each in copied.values() for piece in each.pieces))

@@ -417,6 +417,36 @@ def test_no_segment_of_a_moment_begins_within_another(brokers: Brokers) -> None:
     ]
 
 
+FAR = [batch(2**31, 5, leader_epoch=0)]
+
+
+def test_no_segment_gets_offsets_that_its_indexes_cannot_have(brokers: Brokers) -> None:
+    brokers.write(1, log(0, 15), each=100)
+    brokers.write(2, log(0, 15) + FAR, each=2)
+    brokers.run(1)
+    brokers.run(2)
+
+    pieces = brokers.backups.states()[ORDERS].pieces
+
+    assert [(each.segment_base_offset, each.end_offset) for each in pieces] == [(0, 15), (15, 2**31 + 5)]
+
+
+def test_no_segment_of_a_moment_gets_offsets_that_its_indexes_cannot_have(brokers: Brokers) -> None:
+    compacted = [each for number, each in enumerate(log(0, 20)) if number != 1]
+    brokers.write(1, log(0, 20), each=100)
+    brokers.write(2, compacted + FAR, each=2)
+    brokers.run(1)
+    known = brokers.backups.states()[ORDERS]
+    brokers.run(2)
+
+    view = view_of(known, brokers.backups.states()[ORDERS])
+
+    assert [(each.segment_base_offset, each.piece.end_offset) for each in view.parts] == [
+        (0, 20),
+        (20, 2**31 + 5),
+    ]
+
+
 def test_a_disk_to_which_the_replica_was_moved_is_not_read(brokers: Brokers, tmp_path: Path) -> None:
     brokers.write(1, log(0, 100))
     brokers.run(1)

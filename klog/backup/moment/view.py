@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from klog.backup.model import Damage, PartitionState, Piece, SnapshotObject
+from klog.backup.model import Damage, PartitionState, Piece, SnapshotObject, fits_segment
 from klog.backup.moment.values import Gap
 from klog.formats.checkpoints import EpochEntry
 from klog.formats.names import TopicPartition
@@ -77,9 +77,14 @@ def view_of(known: PartitionState | None, following: PartitionState | None) -> P
     # The checkpoint of a broker that has crashed is older than what an earlier run has copied.
     copied_end = max((piece.end_offset for piece in known.pieces), default=known.end_offset)
     end = max(copied_end, known.end_offset)
+    # The segments of another replica may begin within the last one that is known: it goes on, if it may.
+    ends = {piece.segment_base_offset: piece.end_offset for piece in following.pieces}
+    bases = {
+        each: each if each >= end else base if fits_segment(base, last) else end
+        for each, last in ends.items()
+    }
     rest = [
-        # The segments of another replica may begin within the last one that is known: it goes on.
-        Part(piece, piece.segment_base_offset if piece.segment_base_offset >= end else base, end)
+        Part(piece, bases[piece.segment_base_offset], end)
         for piece in following.pieces
         if piece.end_offset > end
     ]
