@@ -103,15 +103,29 @@ def test_a_disk_that_loses_what_was_written_is_an_error(
         writer.finish()
 
 
-def test_an_epoch_begins_where_its_batches_do_if_a_later_run_found_its_beginning_deleted(
-    klog: Run, backups: Backups, logs: Path, tmp_path: Path
+@pytest.mark.parametrize(
+    ("epochs", "known", "epochs_of_batches"),
+    [
+        pytest.param((0, 0, 1, 1), (1, 15), "0\n2\n0 0\n1 10\n", id="begins later than its batches"),
+        pytest.param((0, 1, 2, 2), (2, 10), "0\n3\n0 0\n1 5\n2 10\n", id="was found by no run"),
+    ],
+)
+def test_an_epoch_whose_beginning_was_deleted_before_a_later_run_is_that_of_its_batches(
+    klog: Run,
+    backups: Backups,
+    logs: Path,
+    tmp_path: Path,
+    epochs: tuple[int, ...],
+    known: tuple[int, int],
+    epochs_of_batches: str,
 ) -> None:
-    directory = replica(logs / "orders-0", [batch(0, 5), batch(5, 5)], (0, 0))
+    batches = [batch(5 * number, 5, leader_epoch=each) for number, each in enumerate(epochs)]
+    directory = replica(logs / "orders-0", batches[:1], (0, 0))
     backups.run(logs)
     at_ms = backups.now_ms + 500
-    replica(directory, [batch(0, 5), batch(5, 5), *(batch(each, 5, leader_epoch=1) for each in (10, 15))])
-    write_epochs(directory, (1, 15))
-    write_checkpoint(logs, FileKind.LOG_START_CHECKPOINT, orders_0=15)
+    replica(directory, batches)
+    write_epochs(directory, known)
+    write_checkpoint(logs, FileKind.LOG_START_CHECKPOINT, orders_0=known[1])
     backups.now_ms += 60_000
     backups.run(logs)
     at = datetime.fromtimestamp(at_ms / 1000, UTC).isoformat()
@@ -119,26 +133,7 @@ def test_an_epoch_begins_where_its_batches_do_if_a_later_run_found_its_beginning
     klog("restore", backups.place, "--at", at, "--to", tmp_path / "new", "-q")
 
     restored = (tmp_path / "new" / "orders-0" / FileKind.LEADER_EPOCH_CHECKPOINT).read_text()
-    assert restored == "0\n2\n0 0\n1 10\n"
-
-
-def test_an_epoch_that_no_run_has_found_is_that_of_its_batches(
-    klog: Run, backups: Backups, logs: Path, tmp_path: Path
-) -> None:
-    directory = replica(logs / "orders-0", [batch(0, 5)], (0, 0))
-    backups.run(logs)
-    at_ms = backups.now_ms + 500
-    replica(directory, [batch(5 * each, 5, leader_epoch=each) for each in range(3)])
-    write_epochs(directory, (2, 10))
-    write_checkpoint(logs, FileKind.LOG_START_CHECKPOINT, orders_0=10)
-    backups.now_ms += 60_000
-    backups.run(logs)
-    at = datetime.fromtimestamp(at_ms / 1000, UTC).isoformat()
-
-    klog("restore", backups.place, "--at", at, "--to", tmp_path / "new", "-q")
-
-    restored = (tmp_path / "new" / "orders-0" / FileKind.LEADER_EPOCH_CHECKPOINT).read_text()
-    assert restored == "0\n3\n0 0\n1 5\n2 10\n"
+    assert restored == epochs_of_batches
 
 
 def test_what_a_restore_adds_is_in_the_epoch_of_a_leader_that_had_written_nothing(
