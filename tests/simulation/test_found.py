@@ -21,3 +21,34 @@ def test_a_follower_that_was_truncated_learns_the_high_watermark() -> None:
         chaos_ms=4804,
     )
     assert run(schedule).failure is None
+
+
+def test_a_log_that_loses_power_again_may_end_below_all_that_is_compared() -> None:
+    # The rules of the test missed it: what they compared began above the end of the log that is left.
+    schedule = Schedule(
+        seed=4050887,
+        brokers=(1, 2, 3),
+        topics=(
+            (
+                "a",
+                ((3, 1),),
+                (
+                    ("min.insync.replicas", "1"),
+                    ("index.interval.bytes", "100"),
+                    ("retention.bytes", "3000"),
+                    ("segment.bytes", "1000"),
+                ),
+            ),
+        ),
+        faults=(
+            Crash(at_ms=163, broker=2, down_ms=2005, power=False),
+            Crash(at_ms=247, broker=3, down_ms=1263, power=True),
+            Crash(at_ms=278, broker=1, down_ms=574, power=True),
+            Crash(at_ms=1827, broker=3, down_ms=68, power=True),
+        ),
+        loss=0.0,
+        chaos_ms=1927,
+        tick_ms=250,
+        log_dirs=1,
+    )
+    assert run(schedule).failure is None
