@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from klog.formats.errors import KlogError
 from klog.formats.names import FileKind, FileState, segment_file
 from klog.storage.cleaner.selection import DirtyLog
-from klog.storage.cleaner.view import LastRecord, LastRecords, SegmentView
+from klog.storage.cleaner.view import LastRecords, SegmentView
 
 DEFAULT_DEDUPE_BUFFER_BYTES: Final = 134_217_728
 DEFAULT_IO_BUFFER_BYTES: Final = 524_288
@@ -90,34 +89,6 @@ class CleanTask:
     def path(self, kind: FileKind, base_offset: int) -> str:
         """A file of one of the log's segments."""
         return os.path.join(self.directory, segment_file(kind, base_offset))
-
-    def to_json(self) -> dict[str, Any]:
-        """The task as JSON values."""
-        values: dict[str, Any] = {name: getattr(self, name) for name in _PLAIN_FIELDS}
-        values["later_bases"] = list(self.later_bases)
-        values["segments"] = [list(segment) for segment in self.segments]
-        values["last_records"] = {str(pid): list(last) for pid, last in self.last_records.items()}
-        values["settings"] = {name: getattr(self.settings, name) for name in _SETTINGS_FIELDS}
-        return values
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> CleanTask:
-        """The task that `to_json` wrote."""
-        return cls(
-            **{name: values[name] for name in _PLAIN_FIELDS},
-            later_bases=tuple(values["later_bases"]),
-            segments=tuple(SegmentView(*segment) for segment in values["segments"]),
-            last_records={int(pid): LastRecord(*last) for pid, last in values["last_records"].items()},
-            settings=CleanerSettings(**values["settings"]),
-        )
-
-
-_SETTINGS_FIELDS: Final = tuple(CleanerSettings.__dataclass_fields__)
-_PLAIN_FIELDS: Final = tuple(
-    name
-    for name in CleanTask.__dataclass_fields__
-    if name not in {"segments", "later_bases", "last_records", "settings"}
-)
 
 
 class CleanedGroup(NamedTuple):

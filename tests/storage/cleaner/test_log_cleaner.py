@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
+import pickle
 import subprocess
 import sys
 import threading
@@ -308,7 +308,7 @@ def test_a_worker_that_dies_is_an_error(tmp_path: Path, monkeypatch: pytest.Monk
     assert os.path.exists(log.directory / f"{0:020d}.log")
 
 
-@pytest.mark.parametrize("said", [b"", b'{"directory": "/'])
+@pytest.mark.parametrize("said", [b"", pickle.dumps("a task")[:-3]])
 def test_a_worker_whose_broker_dies_before_sending_the_task_ends_silently(said: bytes) -> None:
     command = [sys.executable, "-m", "klog.storage.cleaner.worker"]
     done = subprocess.run(command, input=said, capture_output=True, check=False, timeout=60)
@@ -329,7 +329,7 @@ def test_a_worker_whose_broker_dies_during_its_work_ends_silently_and_leaves_no_
             assert worker.stdout is not None
             assert worker.stderr is not None
             worker.stdout.close()  # first, so that its first report has no reader
-            worker.stdin.write(json.dumps(task.to_json()).encode() + b"\n")
+            worker.stdin.write(pickle.dumps(task))
             worker.stdin.close()
             assert (worker.wait(60), worker.stderr.read()) == (0, b"")
         assert sorted(path.name for path in log.directory.iterdir()) == before
