@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 from klog.formats.checksums import Bytes
@@ -235,18 +236,14 @@ def _plain_end(table: BatchTable, row: int) -> int:
     return max(end, row + 1)
 
 
-class _located:  # noqa: N801 (reads as a phrase: `with _located(path)`)
+@contextmanager
+def _located(path: str) -> Iterator[None]:
     """Adds the path to the errors of its block."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, CorruptRecordError):
-            error.at(self._path)
+    try:
+        yield
+    except CorruptRecordError as error:
+        error.at(path)
+        raise
 
 
 def _dirty_segments(task: CleanTask) -> list[SegmentView]:

@@ -30,11 +30,12 @@ class BatchFilter:
         self, task: CleanTask, offsets: OffsetMap, transactions: CleanedTransactions, stats: CleanStats
     ) -> None:
         self._now_ms = task.now_ms
-        self._horizon_ms = min(task.now_ms + task.delete_retention_ms, INT64_MAX)  # the largest: for ever
+        self.horizon_ms = min(task.now_ms + task.delete_retention_ms, INT64_MAX)  # the largest: for ever
+        """The delete horizon of batches that become unnecessary now."""
         self._last_records = task.last_records
         self._offsets = offsets
         self._transactions = transactions
-        self._stats = stats
+        self.stats = stats
         self.keep_legacy_tombstones = True
 
     def filter(self, data: memoryview, table: BatchTable) -> list[Bytes]:
@@ -69,7 +70,7 @@ class BatchFilter:
 
     def select(self, payload: Bytes, table: BatchTable, records: RecordTable, chosen: Selection) -> None:
         """Decide about all `records`, which are those of data batches."""
-        self._stats.invalid_records += self._offsets.select(
+        self.stats.invalid_records += self._offsets.select(
             payload, table, records, 0, len(records), self._now_ms, self.keep_legacy_tombstones, chosen
         )
 
@@ -77,16 +78,6 @@ class BatchFilter:
         """Whether the batch has a delete horizon that is in the past."""
         has_one = table.attributes[row] & DELETE_HORIZON_BIT and table.magic[row] >= 2
         return bool(has_one) and table.base_timestamp[row] <= self._now_ms
-
-    @property
-    def horizon_ms(self) -> int:
-        """The delete horizon of batches that become unnecessary now."""
-        return self._horizon_ms
-
-    @property
-    def stats(self) -> CleanStats:
-        """Counts of the batches so far."""
-        return self._stats
 
 
 class _Step:

@@ -48,7 +48,6 @@ class LogCleaner:
         clock_ms: Callable[[], int],
         on_directory_failure: Callable[[str, Exception], None],
         on_uncleanable: Callable[[TopicPartition, Exception], None] = lambda partition, error: None,  # noqa: ARG005
-        on_cleaned: Callable[[TopicPartition, CleanResult], None] = lambda partition, result: None,  # noqa: ARG005
         clean: CleanFunction = clean_in_worker,
     ) -> None:
         self._logs = logs
@@ -56,7 +55,6 @@ class LogCleaner:
         self._clock_ms = clock_ms
         self._on_directory_failure = on_directory_failure
         self._on_uncleanable = on_uncleanable
-        self._on_cleaned = on_cleaned
         self._clean = clean
         self._manager = CleanerManager()
         self._files = {directory: CleanerCheckpointFile(directory) for directory in log_directories}
@@ -151,7 +149,6 @@ class LogCleaner:
                 task = CleanTask.of(dirty, self._clock_ms(), log.last_records(), self._config.of_one_thread)
                 result = self._clean(task, on_group, on_bytes)
                 self.metrics.last_stats[thread] = result.stats
-                self._on_cleaned(partition, result)
         finally:
             with self._changed:
                 end_offset = dirty.first_dirty_offset if result is None else result.end_offset
