@@ -26,16 +26,10 @@ WatchFor = Callable[[str], Watch]
 class TopicChanges:
     """Adds topics to the context and brings their partitions online."""
 
-    def __init__(
-        self,
-        state_machines: StateMachines,
-        watch_for: WatchFor,
-        random_bytes: Callable[[int], bytes] = os.urandom,
-    ) -> None:
+    def __init__(self, state_machines: StateMachines, watch_for: WatchFor) -> None:
         self._state_machines = state_machines
         self._context = state_machines.context
         self._watch_for = watch_for
-        self._random_bytes = random_bytes
 
     def read(self, names: Collection[str]) -> list[TopicPartition]:
         """Adds topics to the context and watches them; creates missing topic ids. Returns the partitions.
@@ -59,7 +53,7 @@ class TopicChanges:
         try:
             topic = watch_topic(self._state_machines.fenced.store, name, self._watch_for(name))
             if topic is not None and topic.topic_id is None:
-                topic = replace(topic, topic_id=new_topic_id(self._random_bytes))
+                topic = replace(topic, topic_id=new_topic_id(os.urandom))
                 write_topic(self._state_machines.fenced, topic)
         except InvalidZnodeError as error:
             _log.error("topic %s is ignored: %s", name, error)

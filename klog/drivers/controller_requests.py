@@ -7,10 +7,9 @@ not reachable or not the controller any more, the request is sent again to the o
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple
@@ -22,6 +21,7 @@ from klog.metadata.values import BrokerRegistration
 from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.errors import RequestTimeoutError, UnsupportedApiError
+from klog.protocol.messages import error_codes
 
 _log = logging.getLogger(__name__)
 
@@ -128,15 +128,4 @@ class ControllerRequests(Driver[ToBroker, Entity]):
 
 def has_moved(answer: Entity) -> bool:
     """Whether an answer says, for the whole or for a part, that its sender is not the controller."""
-    return any(code == ErrorCode.NOT_CONTROLLER for code in _error_codes(answer))
-
-
-def _error_codes(entity: Entity) -> Iterator[int]:
-    for field in dataclasses.fields(entity):
-        value = getattr(entity, field.name)
-        if field.metadata.get("kafka_type") == "error_code":
-            yield value
-        elif isinstance(value, tuple):
-            for each in value:
-                if dataclasses.is_dataclass(each):
-                    yield from _error_codes(each)
+    return ErrorCode.NOT_CONTROLLER in error_codes(type(answer), answer)

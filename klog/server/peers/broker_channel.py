@@ -30,11 +30,6 @@ BrokerAccess = Callable[[], Access]
 """The access that is in force when a connection is made."""
 
 
-def open_access() -> Access:
-    """Neither TLS nor a login."""
-    return Access()
-
-
 @dataclass(frozen=True, slots=True)
 class Peers:
     """How this broker reaches others: over the `listener` between brokers, at the addresses in `cache`."""
@@ -42,7 +37,7 @@ class Peers:
     broker_id: int
     cache: MetadataCache
     listener: str
-    access: BrokerAccess = open_access
+    access: BrokerAccess = Access
 
     def registration(self, broker_id: int) -> BrokerRegistration:
         """A live broker. Raises ConnectFailedError if there is none of this id."""

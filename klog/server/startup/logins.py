@@ -30,17 +30,7 @@ from klog.server.network.sasl_tokens import TokenConfig
 
 KeySource = tuple[str, int, int, int, ssl.SSLContext | None]
 """A URL of keys, when to read it again, and how to connect to it."""
-_NONCE_BITS: Final = 130  # as many as Kafka's
-_DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
-
-
-def new_nonce() -> str:
-    """A random text of digits and letters."""
-    number, digits = secrets.randbits(_NONCE_BITS), []
-    while number:
-        number, digit = divmod(number, len(_DIGITS))
-        digits.append(_DIGITS[digit])
-    return "".join(digits)
+_NONCE_BYTES: Final = 17  # as many bits as Kafka's, and a few more
 
 
 @dataclass(eq=False, slots=True)
@@ -105,7 +95,7 @@ class Logins:
         return lambda: Scram(
             config.name,
             partial(self.credentials.find, config.name),
-            new_nonce,
+            partial(secrets.token_hex, _NONCE_BYTES),
             partial(self._token_login, config.name),
         )
 

@@ -280,12 +280,6 @@ class LogCleaner:
         with self._changed:
             self._manager.resume(partitions)
 
-    def abort(self, partition: TopicPartition) -> None:
-        """Abort a cleaning of the log; it may be cleaned again."""
-        with self._changed:
-            self.abort_and_pause(partition)
-            self.resume([partition])
-
     @contextmanager
     def paused(self, partition: TopicPartition) -> Iterator[None]:
         """Do not clean the log in the block, in which it is truncated, moved or deleted."""

@@ -40,8 +40,6 @@ class Grab:
     resets: Mapping[TopicPartition, int]
     max_dirty_ratio: float = 0.0
     max_delay_ms: int = 0
-    delayed_logs: int = 0
-    cleanable_logs: int = 0
 
 
 @dataclass(slots=True)
@@ -78,8 +76,6 @@ class CleanerManager:
             resets,
             max_dirty_ratio=max((one.ratio for one in candidates), default=0.0),
             max_delay_ms=max((one.compaction_delay_ms for one in judged), default=0),
-            delayed_logs=sum(one.compaction_delay_ms > 0 for one in judged),
-            cleanable_logs=sum(one.reason is None for one in candidates),
         )
 
     def begin_deleting(self, partitions: Iterable[TopicPartition]) -> None:

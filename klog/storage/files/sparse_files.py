@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterator
 from typing import BinaryIO, Final
 
-from klog.storage.files.files import open_for_reading, storage_error
+from klog.storage.files.files import open_for_reading, read_exactly, storage_error
 
 # A multiple of 8 and 12, so that no index entry lies across two chunks.
 CHUNK_BYTES: Final = 24 << 15
@@ -37,7 +37,7 @@ def filled_chunks(file: BinaryIO, path: str, start_bytes: int = 0) -> Iterator[t
     zeros = bytes(CHUNK_BYTES)
     at = start_bytes // CHUNK_BYTES * CHUNK_BYTES
     while (at := _next_data(file, at, path)) >= 0:
-        chunk = _read(file, CHUNK_BYTES)
+        chunk = read_exactly(file, CHUNK_BYTES)
         if not chunk:
             return
         if chunk != zeros[: len(chunk)]:
@@ -62,11 +62,3 @@ def _next_data(file: BinaryIO, at: int, path: str) -> int:
     at = data // CHUNK_BYTES * CHUNK_BYTES
     file.seek(at)
     return at
-
-
-def _read(file: BinaryIO, size: int) -> bytes:
-    parts = []
-    while size and (part := file.read(size)):
-        parts.append(part)
-        size -= len(part)
-    return b"".join(parts)

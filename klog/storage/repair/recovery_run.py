@@ -47,14 +47,13 @@ _ZEROS: Final = "zeros, allocated and never written"
 
 @dataclass(frozen=True, slots=True)
 class RecoveryResult:
-    """The quarantine directory (None: nothing was kept), and how many files and bytes were moved into it.
+    """The quarantine directory (None: nothing was kept), and the files that were moved into it.
 
     `dropped` are files that were removed and not kept.
     """
 
     quarantine: str | None
     kept: tuple[Kept, ...]
-    kept_bytes: int
     dropped: tuple[str, ...] = ()
 
 
@@ -79,12 +78,11 @@ def run_recovery(
         for unfinished in unfinished_files(quarantine_root, plan.path):
             disk.remove(unfinished)
     if not plan.steps:
-        return RecoveryResult(None, (), 0)
+        return RecoveryResult(None, ())
     kept = [] if quarantine_root is None else _all_kept(plan, keep_replaced=keep_replaced)
     moved = {entry.original for entry in kept if entry.how == _MOVED}
     dropped = tuple(s.name for s in plan.steps if isinstance(s, SetAside) and s.name not in moved)
     directory = None
-    kept_bytes = 0
     if quarantine_root is not None and kept:
         begun = manifest(plan.path, settings.now_ms, kept, complete=False)
         _require_space(plan, quarantine_root, kept, len(begun), disk)
@@ -100,11 +98,8 @@ def run_recovery(
         else:
             _carry_out(step, plan, settings, directory, disk)
     if directory is not None:
-        kept_bytes = sum(
-            size_bytes(os.path.join(directory, entry.kept_as)) for entry in kept if entry.how != _RENAMED
-        )
         disk.replace(manifest_path, manifest(plan.path, settings.now_ms, kept, complete=True))
-    return RecoveryResult(directory, tuple(kept), kept_bytes, dropped)
+    return RecoveryResult(directory, tuple(kept), dropped)
 
 
 def _all_kept(plan: RecoveryPlan, *, keep_replaced: bool) -> list[Kept]:
