@@ -77,29 +77,25 @@ class Fetcher:
     ) -> None:
         self._cluster = cluster
         self._settings = settings
-        self._positions = {TopicPartition(*partition): offset for partition, offset in positions.items()}
-        self._retry = cluster.new_retry()
-
-    @property
-    def positions(self) -> Mapping[TopicPartition, int]:
+        self.positions = {TopicPartition(*partition): offset for partition, offset in positions.items()}
         """The next offset to read of each partition that is still read."""
-        return self._positions
+        self._retry = cluster.new_retry()
 
     def advance(self, partition: TopicPartition, position: int) -> None:
         """Set the next offset to read. The next request also asks for this partition last."""
-        self._positions.pop(partition)
-        self._positions[partition] = position
+        self.positions.pop(partition)
+        self.positions[partition] = position
 
     def drop(self, partition: TopicPartition) -> None:
         """Stop reading a partition."""
-        self._positions.pop(partition, None)
+        self.positions.pop(partition, None)
 
     def poll(self) -> Iterator[Fetched | Jumped]:
         """Send one request to every leader in turn and give what comes; partitions without news come empty.
 
         Retries while leaders move. Raises ClientError, ChannelError if that takes too long.
         """
-        leaders = self._cluster.by_leader(self._positions)
+        leaders = self._cluster.by_leader(self.positions)
         max_wait_ms = max(self._settings.max_wait_ms // max(len(leaders), 1), 1)
         for leader_id, partitions in leaders.items():
             try:
@@ -110,7 +106,7 @@ class Fetcher:
             yield from self._results(answers)
 
     def _pause_and_refresh(self, error: KlogError) -> None:
-        self._cluster.pause_and_refresh(error, {topic for topic, _ in self._positions}, self._retry)
+        self._cluster.pause_and_refresh(error, {topic for topic, _ in self.positions}, self._retry)
 
     def _fetch(
         self, leader_id: int, partitions: Sequence[TopicPartition], max_wait_ms: int
@@ -130,7 +126,7 @@ class Fetcher:
         return FetchPartition(
             partition.partition,
             NO_EPOCH,
-            self._positions[partition],
+            self.positions[partition],
             NO_EPOCH,
             _NO_LOG_START,
             self._settings.max_partition_bytes,
@@ -141,7 +137,7 @@ class Fetcher:
     ) -> Iterator[Fetched | Jumped]:
         failure: RefusedError | None = None
         for partition, answer in answers:
-            if partition not in self._positions:
+            if partition not in self.positions:
                 continue  # the caller dropped it while it took the answers before
             code = error_code(answer.error_code)
             if code is ErrorCode.NONE:
@@ -162,7 +158,7 @@ class Fetcher:
         records = answer.records if isinstance(answer.records, memoryview) else memoryview(b"")
         return Fetched(
             partition,
-            self._positions[partition],
+            self.positions[partition],
             records,
             answer.aborted_transactions or (),
             answer.last_stable_offset if committed else answer.high_watermark,
@@ -170,7 +166,7 @@ class Fetcher:
 
     def _jump(self, partition: TopicPartition) -> Jumped:
         """Go on at the first offset of the log, or at its end if the log ends before the position."""
-        position = self._positions[partition]
+        position = self.positions[partition]
         earliest = list_offsets(self._cluster, {partition: EARLIEST})[partition]
         target = earliest
         if position > earliest:

@@ -28,20 +28,15 @@ class DelayedOperation(TimerTask):
     holds. `on_expiration` runs after `on_complete` if the timeout completed the operation.
     """
 
-    __slots__ = ("_completed", "listed", "lock", "on_left")
+    __slots__ = ("completed", "listed", "lock", "on_left")
 
     def __init__(self, due_ms: int) -> None:
         super().__init__(due_ms)
-        self._completed = False
+        self.completed = False
         # Set by the purgatory in which the operation waits: in how many lists it is, and what to call.
         self.listed = 0
         self.on_left: Callable[[DelayedOperation], None] | None = None
         self.lock = threading.RLock()
-
-    @property
-    def completed(self) -> bool:
-        """Whether it has completed."""
-        return self._completed
 
     def try_complete(self, key: Hashable | None) -> bool:  # noqa: ARG002 (some check the key's partition only)
         """Complete if the condition holds now; whether this call did it. `key` is the event's, if any."""
@@ -57,9 +52,9 @@ class DelayedOperation(TimerTask):
     def force_complete(self) -> bool:
         """Complete without a condition; whether this call did it."""
         with self.lock:
-            if self._completed:
+            if self.completed:
                 return False
-            self._completed = True
+            self.completed = True
             on_left = self.on_left
         if on_left is not None:
             on_left(self)
@@ -69,7 +64,7 @@ class DelayedOperation(TimerTask):
     def safe_try_complete(self, key: Hashable | None = None) -> bool:
         """`try_complete` under the lock; whether the operation is complete now."""
         with self.lock:
-            return self._completed or self.try_complete(key)
+            return self.completed or self.try_complete(key)
 
     def run(self) -> None:
         """Complete because of the timeout."""
@@ -150,19 +145,11 @@ class Purgatory(Generic[Operation]):
         self._purge_interval = purge_interval
         self._lock = threading.Lock()
         self._watchers: dict[Hashable, list[Operation]] = {}
-        self._waiting = 0
-        self._listed = 0  # entries in the lists of all keys
-        self._left_over = 0  # those of completed operations
-
-    @property
-    def waiting(self) -> int:
+        self.waiting = 0
         """How many operations wait."""
-        return self._waiting
-
-    @property
-    def watched(self) -> int:
+        self.watched = 0
         """Kafka's PurgatorySize: entries in the lists of all keys, completed operations included."""
-        return self._listed
+        self._left_over = 0  # those of completed operations
 
     def try_complete_else_watch(self, operation: Operation, keys: Iterable[Hashable]) -> bool:
         """Complete the operation now, or let it wait for its keys and its timeout; whether it is complete."""
@@ -172,11 +159,11 @@ class Purgatory(Generic[Operation]):
         """Let an operation that has just been tried wait; whether it is complete."""
         operation.on_left = self._left
         with self._lock:
-            self._waiting += 1
+            self.waiting += 1
             for key in keys:
                 self._watchers.setdefault(key, []).append(operation)
                 operation.listed += 1
-            self._listed += operation.listed
+            self.watched += operation.listed
         # An event after the first try and before the watching would otherwise be missed.
         if operation.safe_try_complete():
             return True
@@ -210,7 +197,7 @@ class Purgatory(Generic[Operation]):
     def _left(self, operation: DelayedOperation) -> None:
         self._timer.cancel(operation)
         with self._lock:
-            self._waiting -= 1
+            self.waiting -= 1
             self._left_over += operation.listed
 
     def _unlist(self, key: Hashable) -> None:
@@ -219,7 +206,7 @@ class Purgatory(Generic[Operation]):
             if operations is None:
                 return
             kept = [operation for operation in operations if not operation.completed]
-            self._listed -= len(operations) - len(kept)
+            self.watched -= len(operations) - len(kept)
             self._left_over -= len(operations) - len(kept)
             if kept:
                 self._watchers[key] = kept
@@ -227,7 +214,7 @@ class Purgatory(Generic[Operation]):
                 del self._watchers[key]
 
     def _sweep(self) -> None:
-        if self._left_over <= max(self._purge_interval, self._listed - self._left_over):
+        if self._left_over <= max(self._purge_interval, self.watched - self._left_over):
             return
         with self._lock:
             keys = list(self._watchers)

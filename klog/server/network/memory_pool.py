@@ -20,29 +20,25 @@ class MemoryPool:
         self.size_bytes = size_bytes
         self._on_available = on_available
         self._lock = threading.Lock()
-        self._available_bytes = size_bytes
+        self.available_bytes = size_bytes
+        """What is left; below 0 if the last request took more than was left."""
         self._refused = False
 
     def take(self, wanted_bytes: int) -> bool:
         """Takes memory for a frame of this size; False if it has to wait."""
         with self._lock:
-            if self._available_bytes <= 0:
+            if self.available_bytes <= 0:
                 self._refused = True
                 return False
-            self._available_bytes -= wanted_bytes
+            self.available_bytes -= wanted_bytes
             return True
 
     def give_back(self, size_bytes: int) -> None:
         """Returns the memory of a request that was answered, or whose connection is gone."""
         with self._lock:
-            self._available_bytes += size_bytes
-            available_again = self._refused and self._available_bytes > 0
+            self.available_bytes += size_bytes
+            available_again = self._refused and self.available_bytes > 0
             if available_again:
                 self._refused = False
         if available_again:
             self._on_available()
-
-    @property
-    def available_bytes(self) -> int:
-        """What is left; below 0 if the last request took more than was left."""
-        return self._available_bytes

@@ -65,7 +65,7 @@ class Members:
         self._by_id: dict[str, Member] = {}
         self._static: dict[str, str] = {}
         self._supported: Counter[str] = Counter()
-        self._waiting = 0
+        self.waiting_to_join = 0  # how many members wait in JoinGroup
         self.pending: dict[str, int] = {}  # ids that were handed out, and when they are given up
         self.pending_sync: set[str] = set()
         self.leader_id: str | None = None
@@ -88,14 +88,9 @@ class Members:
         return self._static.get(instance_id)
 
     @property
-    def waiting_to_join(self) -> int:
-        """How many members wait in JoinGroup."""
-        return self._waiting
-
-    @property
     def all_wait_to_join(self) -> bool:
         """Whether every member waits in JoinGroup, and no id that was handed out is unused."""
-        return self._waiting == len(self._by_id) and not self.pending
+        return self.waiting_to_join == len(self._by_id) and not self.pending
 
     @property
     def rebalance_timeout_ms(self) -> int:
@@ -110,7 +105,7 @@ class Members:
         if member.instance_id is not None:
             self._static[member.instance_id] = member.member_id
         self._count(member.protocols, 1)
-        self._waiting += member.join_reply is not None
+        self.waiting_to_join += member.join_reply is not None
         self.pending.pop(member.member_id, None)
         if self.leader_id is None:
             self.leader_id = member.member_id
@@ -125,7 +120,7 @@ class Members:
         if member.instance_id is not None and self._static.get(member.instance_id) == member_id:
             del self._static[member.instance_id]
         self._count(member.protocols, -1)
-        self._waiting -= member.join_reply is not None
+        self.waiting_to_join -= member.join_reply is not None
         if self.leader_id == member_id:
             self.leader_id = next(iter(self._by_id), None)
         return member
@@ -157,13 +152,13 @@ class Members:
 
     def wait_to_join(self, member: Member, reply: Callable[[JoinResult], None]) -> None:
         """Let a member wait in JoinGroup. A request in which it waited before is forgotten, as in Kafka."""
-        self._waiting += member.join_reply is None
+        self.waiting_to_join += member.join_reply is None
         member.join_reply = reply
 
     def stop_waiting(self, member: Member) -> Callable[[JoinResult], None] | None:
         """The member waits no longer; what it waited with, None if it did not wait."""
         reply, member.join_reply = member.join_reply, None
-        self._waiting -= reply is not None
+        self.waiting_to_join -= reply is not None
         return reply
 
     def error_of(self, identity: Identity | LeavingMember) -> ErrorCode:
