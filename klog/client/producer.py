@@ -84,6 +84,7 @@ class _Pending:
     size_bytes: int = 0
 
 
+@dataclass(slots=True, eq=False)
 class Producer:
     """Writes records to `topic`; `flush` sends what is pending. For one thread at a time.
 
@@ -91,28 +92,20 @@ class Producer:
     `transaction`, all records belong to it until the caller ends it.
     """
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        topic: str,
-        settings: ProducerSettings,
-        choose: Callable[[Sequence[int]], int],
-        transaction: Transaction | None = None,
-    ) -> None:
-        self._cluster = cluster
-        self._transaction = transaction
-        self._topic = topic
-        self._settings = settings
-        self._choose = choose
-        self._pending: dict[int, _Pending] = {}
-        self._pending_bytes = 0
-        self._partitions: Sequence[int] = ()
-        self._sticky = -1
-        self._producer: ProducerId = NO_PRODUCER
-        self._sequences: dict[int, int] = {}
-        self.accepted = 0
-        self.delivered: dict[int, Delivered] = {}
-        self.failures: list[Failure] = []
+    cluster: Cluster
+    topic: str
+    settings: ProducerSettings
+    choose: Callable[[Sequence[int]], int]
+    transaction: Transaction | None = None
+    accepted: int = field(default=0, init=False)
+    delivered: dict[int, Delivered] = field(default_factory=dict, init=False)
+    failures: list[Failure] = field(default_factory=list, init=False)
+    _pending: dict[int, _Pending] = field(default_factory=dict, init=False)
+    _pending_bytes: int = field(default=0, init=False)
+    _partitions: Sequence[int] = field(default=(), init=False)
+    _sticky: int = field(default=-1, init=False)
+    _producer: ProducerId = field(default=NO_PRODUCER, init=False)
+    _sequences: dict[int, int] = field(default_factory=dict, init=False)
 
     @property
     def delivered_count(self) -> int:
@@ -134,21 +127,21 @@ class Producer:
         retry: Retry | None = None
         while not self._partitions:
             try:
-                self._cluster.refresh([self._topic], may_create=True)
-                self._partitions = sorted(self._cluster.partitions(self._topic))
+                self.cluster.refresh([self.topic], may_create=True)
+                self._partitions = sorted(self.cluster.partitions(self.topic))
                 if not self._partitions:
-                    raise UnknownTopicError(f"topic {self._topic} has no partitions yet")
+                    raise UnknownTopicError(f"topic {self.topic} has no partitions yet")
             except UnknownTopicError as error:
                 retry = retry or self._retry_while_created(error)
                 retry.failed(error)
 
     def _retry_while_created(self, error: UnknownTopicError) -> Retry:
         """How long to wait for a topic that brokers may be creating. Raises `error` if they create none."""
-        created = creates_topics(self._cluster)
+        created = creates_topics(self.cluster)
         if created is False:
             raise error
         timeout_ms = _CREATION_TIMEOUT_MS if created else _MAYBE_CREATION_TIMEOUT_MS
-        return self._cluster.new_retry(min(timeout_ms, self._cluster.timeout_ms))
+        return self.cluster.new_retry(min(timeout_ms, self.cluster.timeout_ms))
 
     def send(self, record: Record, partition: int | None = None) -> None:
         """Accept a record, to send it now or at `flush`. Raises what `flush` raises, UnknownTopicError."""
@@ -157,7 +150,7 @@ class Producer:
         chosen = self._partition_of(record.key) if partition is None else partition
         if partition is not None and partition not in self._partitions:
             raise UnknownTopicError(
-                f"topic {self._topic} has {len(self._partitions)} "
+                f"topic {self.topic} has {len(self._partitions)} "
                 f"partition{'' if len(self._partitions) == 1 else 's'}, there is no {partition}"
             )
         pending = self._pending.setdefault(chosen, _Pending())
@@ -166,7 +159,7 @@ class Producer:
         pending.size_bytes += size_bytes
         self._pending_bytes += size_bytes
         self.accepted += 1
-        if pending.size_bytes >= self._settings.batch_bytes or self._pending_bytes >= _PENDING_BYTES:
+        if pending.size_bytes >= self.settings.batch_bytes or self._pending_bytes >= _PENDING_BYTES:
             self.flush()
 
     def _partition_of(self, key: bytes | None) -> int:
@@ -176,9 +169,9 @@ class Producer:
             led = [
                 number
                 for number in self._partitions
-                if self._cluster.leader(TopicPartition(self._topic, number)) != NO_LEADER
+                if self.cluster.leader(TopicPartition(self.topic, number)) != NO_LEADER
             ]
-            self._sticky = self._choose(led or self._partitions)
+            self._sticky = self.choose(led or self._partitions)
         return self._sticky
 
     def flush(self) -> None:
@@ -191,7 +184,7 @@ class Producer:
         self._pending.clear()
         self._pending_bytes = 0
         self._sticky = -1
-        retry = self._cluster.new_retry()
+        retry = self.cluster.new_retry()
         while waiting:
             try:
                 self._require_producer_id()
@@ -200,15 +193,15 @@ class Producer:
                 if self.unsettled_count < before:
                     retry.succeeded()
             except (ClientError, ChannelError) as error:
-                self._cluster.pause_and_refresh(error, [self._topic], retry)
+                self.cluster.pause_and_refresh(error, [self.topic], retry)
 
     def _require_producer_id(self) -> None:
-        if self._transaction is not None:
-            if self._transaction.producer == NO_PRODUCER:
-                self._transaction.open()
-            self._producer = self._transaction.producer
-        elif self._settings.idempotent and self._producer == NO_PRODUCER:
-            self._producer = new_producer_id(self._cluster.any_connection())
+        if self.transaction is not None:
+            if self.transaction.producer == NO_PRODUCER:
+                self.transaction.open()
+            self._producer = self.transaction.producer
+        elif self.settings.idempotent and self._producer == NO_PRODUCER:
+            self._producer = new_producer_id(self.cluster.any_connection())
             self._sequences.clear()
 
     def _send_first(self, waiting: dict[int, list[list[Record]]]) -> None:
@@ -217,7 +210,7 @@ class Producer:
         Raises the last error that a retry may cure.
         """
         failure: KlogError | None = None
-        led = self._cluster.by_leader(TopicPartition(self._topic, number) for number in waiting)
+        led = self.cluster.by_leader(TopicPartition(self.topic, number) for number in waiting)
         for leader_id, partitions in led.items():
             try:
                 answers = self._send_batches(leader_id, partitions, waiting)
@@ -235,27 +228,27 @@ class Producer:
         partitions: Sequence[TopicPartition],
         waiting: Mapping[int, Sequence[Sequence[Record]]],
     ) -> list[PartitionProduced]:
-        connection = self._cluster.leader_connection(leader_id, partitions)
-        if self._transaction is not None:
-            self._transaction.add(partitions)
+        connection = self.cluster.leader_connection(leader_id, partitions)
+        if self.transaction is not None:
+            self.transaction.add(partitions)
         numbers = [partition.partition for partition in partitions]
         batches = [(number, memoryview(self._batch(number, waiting[number][0]))) for number in numbers]
-        timeout_ms = self._cluster.timeout_ms
-        name = None if self._transaction is None else self._transaction.transactional_id
-        request = ProduceRequest(name, self._settings.acks, timeout_ms, [(self._topic, list(batches))])
+        timeout_ms = self.cluster.timeout_ms
+        name = None if self.transaction is None else self.transaction.transactional_id
+        request = ProduceRequest(name, self.settings.acks, timeout_ms, [(self.topic, list(batches))])
         topics = produce(connection, request, 2 * timeout_ms)
         return [answer for _, answers in topics for answer in answers]
 
     def _batch(self, partition: int, records: Sequence[Record]) -> bytearray:
-        settings = self._settings
-        now_ms = self._cluster.clock.wall_ms()
+        settings = self.settings
+        now_ms = self.cluster.clock.wall_ms()
         fields = BatchFields(
             codec=settings.codec,
             level=settings.level,
             producer_id=self._producer.producer_id,
             producer_epoch=self._producer.epoch,
             base_sequence=self._sequences.get(partition, 0) if settings.idempotent else NO_SEQUENCE,
-            is_transactional=self._transaction is not None,
+            is_transactional=self.transaction is not None,
         )
         data = [
             RecordData(offset, now_ms if stamp is None else stamp, key, value, headers)
@@ -277,7 +270,7 @@ class Producer:
             half = len(records) // 2
             queue[:1] = [records[:half], records[half:]]
         elif code.retriable:
-            return RefusedError(f"writing to {self._topic}-{number}", code, message=answer.error_message)
+            return RefusedError(f"writing to {self.topic}-{number}", code, message=answer.error_message)
         else:
             queue[:1] = self._refused(answer, code, records)
         if not queue:
@@ -297,7 +290,7 @@ class Producer:
         self, answer: PartitionProduced, code: ErrorCode, records: list[Record]
     ) -> list[list[Record]]:
         """Count the records that failed; gives the batches of those that must be sent again."""
-        place = f"writing to {self._topic}-{answer.partition}"
+        place = f"writing to {self.topic}-{answer.partition}"
         bad = {index: message for index, message in answer.record_errors if index < len(records)}
         if not bad:
             error = RefusedError(place, code, message=answer.error_message)

@@ -7,7 +7,7 @@ with Kafka's `retry.backoff.ms` and `retry.backoff.max.ms`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 _DOUBLINGS_MAX: Final = 30
@@ -40,6 +40,7 @@ def _say_nothing(error: Exception, left_s: float | None) -> None:
     pass
 
 
+@dataclass(slots=True, eq=False)
 class Retry:
     """Counts failures in a row. A success resets the count and the time limit.
 
@@ -47,20 +48,13 @@ class Retry:
     how many more seconds it is tried again (None: without limit).
     """
 
-    def __init__(
-        self,
-        policy: RetryPolicy,
-        monotonic_s: Callable[[], float],
-        sleep_s: Callable[[float], object],
-        on_waiting: Callable[[Exception, float | None], object] = _say_nothing,
-    ) -> None:
-        self._policy = policy
-        self._monotonic_s = monotonic_s
-        self._sleep_s = sleep_s
-        self._on_waiting = on_waiting
-        self._first_s: float | None = None
-        self._has_reported = False
-        self.failures = 0
+    policy: RetryPolicy
+    monotonic_s: Callable[[], float]
+    sleep_s: Callable[[float], object]
+    on_waiting: Callable[[Exception, float | None], object] = _say_nothing
+    failures: int = field(default=0, init=False)
+    _first_s: float | None = field(default=None, init=False)
+    _has_reported: bool = field(default=False, init=False)
 
     def succeeded(self) -> None:
         """Reset after a success."""
@@ -71,15 +65,15 @@ class Retry:
     def failed(self, error: Exception) -> None:
         """Pause before the next attempt. Raises `error` if that attempt would start too late."""
         self.failures += 1
-        pause_s = self._policy.pause_s(self.failures)
-        now_s = self._monotonic_s()
+        pause_s = self.policy.pause_s(self.failures)
+        now_s = self.monotonic_s()
         if self._first_s is None:
             self._first_s = now_s
-        timeout_ms = self._policy.timeout_ms
+        timeout_ms = self.policy.timeout_ms
         left_s = None if timeout_ms is None else self._first_s + timeout_ms / 1000 - now_s
         if left_s is not None and pause_s > left_s:
             raise error
         if not self._has_reported and now_s - self._first_s >= _LONG_S:
             self._has_reported = True
-            self._on_waiting(error, left_s)
-        self._sleep_s(pause_s)
+            self.on_waiting(error, left_s)
+        self.sleep_s(pause_s)

@@ -9,6 +9,7 @@ caller decides whether to use them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import KW_ONLY, dataclass, field
 from typing import BinaryIO, Final
 
 from klog.formats.checksums import Bytes
@@ -32,6 +33,7 @@ def raise_problem(problem: KlogError) -> None:
     raise problem
 
 
+@dataclass(slots=True, eq=False)
 class SegmentReader:
     """A pass over the open segment `file`; its name says `path` and `base_offset` (None: unknown).
 
@@ -40,27 +42,20 @@ class SegmentReader:
     offsets.
     """
 
-    def __init__(
-        self,
-        file: BinaryIO,
-        path: str,
-        base_offset: int | None = None,
-        *,
-        bounds: Bounds = _EVERYTHING,
-        verify: bool = True,
-        on_problem: OnProblem = raise_problem,
-        max_decompressed_bytes: int = DEFAULT_LIMIT_BYTES,
-    ) -> None:
-        self.path = path
-        self.batches = BatchTable()
-        self.records = RecordTable()
-        self._file = file
-        self._base_offset = base_offset
-        self._bounds = bounds
-        self._verify = verify
-        self._on_problem = on_problem
-        self._max_decompressed_bytes = max_decompressed_bytes
-        self._next_offset = -1 if base_offset is None else base_offset
+    file: BinaryIO
+    path: str
+    base_offset: int | None = None
+    _: KW_ONLY
+    bounds: Bounds = _EVERYTHING
+    verify: bool = True
+    on_problem: OnProblem = raise_problem
+    max_decompressed_bytes: int = DEFAULT_LIMIT_BYTES
+    batches: BatchTable = field(default_factory=BatchTable, init=False)
+    records: RecordTable = field(default_factory=RecordTable, init=False)
+    _next_offset: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._next_offset = -1 if self.base_offset is None else self.base_offset
 
     def chunks(self) -> Iterator[memoryview]:
         """Buffers of whole batches; `batches` is filled for each. The last may hold none.
@@ -70,23 +65,23 @@ class SegmentReader:
         """
         table = self.batches
         try:
-            start = start_position(self._file, self.path, self._base_offset, self._bounds)
+            start = start_position(self.file, self.path, self.base_offset, self.bounds)
             if start:
                 self._next_offset = -1
-            for data in chunks(self._file, table, start_bytes=start):
+            for data in chunks(self.file, table, start_bytes=start):
                 self._check(data)
-                ends = self._bounds.ends_before(table)
+                ends = self.bounds.ends_before(table)
                 yield data
                 if ends:
                     return
                 rest = data[table.consumed_bytes :]
         except KlogError as error:
             # Reading fails (a bad disk, a damaged gzipped copy). What came before is valid.
-            self._on_problem(error.at(self.path))
+            self.on_problem(error.at(self.path))
             return
         problem = tail_problem(table, rest)
         if problem is not None:
-            self._on_problem(problem.at(self.path))
+            self.on_problem(problem.at(self.path))
 
     def runs(self) -> Iterator[Bytes]:
         """Payload buffers; `records` is filled for each with spans into it, their batches are in `batches`.
@@ -100,13 +95,13 @@ class SegmentReader:
     def decode(self, data: Bytes) -> Iterator[Bytes]:
         """The runs of the current chunk."""
         batches = self.batches
-        by_place = self._bounds.by_place
+        by_place = self.bounds.by_place
         first = None
         for row, attributes in enumerate(batches.attributes):
             compressed = (
                 attributes & CODEC_MASK and batches.count[row]
             )  # a batch without records has no compressed block
-            wanted = not by_place or self._bounds.may_hold(batches, row)
+            wanted = not by_place or self.bounds.may_hold(batches, row)
             if wanted and not compressed:
                 first = row if first is None else first
                 continue
@@ -128,9 +123,9 @@ class SegmentReader:
 
     def drop_unwanted(self) -> None:
         """Keep only those `batches` that may hold a wanted record."""
-        if self._bounds.by_place:
+        if self.bounds.by_place:
             rows = range(len(self.batches))
-            compact(self.batches, [row for row in rows if self._bounds.may_hold(self.batches, row)])
+            compact(self.batches, [row for row in rows if self.bounds.may_hold(self.batches, row)])
 
     def _plain(self, data: Bytes, first: int, last: int) -> Iterator[Bytes]:
         records = self.records
@@ -140,8 +135,8 @@ class SegmentReader:
             if first < last:
                 self._report_undecoded(first)
                 first += 1
-        if self._bounds.by_place:
-            self._bounds.keep(records)
+        if self.bounds.by_place:
+            self.bounds.keep(records)
         if len(records):
             yield data
 
@@ -156,24 +151,24 @@ class SegmentReader:
                 batches.attributes[row] & CODEC_MASK,
                 memoryview(data)[start : start + size],
                 magic=batches.magic[row],
-                limit_bytes=self._max_decompressed_bytes,
+                limit_bytes=self.max_decompressed_bytes,
             )
         except KlogError as error:
-            self._on_problem(error.at(self.path, batches.position[row]))
+            self.on_problem(error.at(self.path, batches.position[row]))
             return
         if not kernel.decode_payload(payload, batches, row, records):
             self._report_undecoded(row)
-        if self._verify and 0 in records.valid:
+        if self.verify and 0 in records.valid:
             self._report_inner(row)
-        if self._bounds.by_place:
-            self._bounds.keep(records)
+        if self.bounds.by_place:
+            self.bounds.keep(records)
         if len(records):
             yield payload
 
     def _report_undecoded(self, row: int) -> None:
         what = self.records.problem or "batch does not decode"
         self.records.problem = None
-        self._on_problem(
+        self.on_problem(
             CorruptRecordError(
                 what,
                 file=self.path,
@@ -185,7 +180,7 @@ class SegmentReader:
     def _report_inner(self, row: int) -> None:
         records = self.records
         bad = [offset for offset, valid in zip(records.offset, records.valid, strict=True) if not valid]
-        self._on_problem(
+        self.on_problem(
             CorruptRecordError(
                 f"message at offset {bad[0]} in a compressed set fails its checksum ({len(bad)} in this set)",
                 file=self.path,
@@ -198,7 +193,7 @@ class SegmentReader:
         table = self.batches
         if (len(table) and max(table.magic) > NEWEST_MAGIC) or (len(table) and min(table.magic) < 0):
             self._report_magic()
-        if not self._verify:
+        if not self.verify:
             return
         if kernel.verify(data, table):
             self._report_checksums()
@@ -215,7 +210,7 @@ class SegmentReader:
                     f"batch has magic {magic}, known are 0 to {NEWEST_MAGIC}",
                     cure="read as the nearest known one, as Kafka's reader does",
                 )
-                self._on_problem(problem.at(self.path, self.batches.position[row]))
+                self.on_problem(problem.at(self.path, self.batches.position[row]))
 
     def _report_checksums(self) -> None:
         table = self.batches
@@ -226,7 +221,7 @@ class SegmentReader:
                     f"fails its checksum (stored {table.crc[row]}, computed {table.computed_crc[row]})"
                 )
                 problem = CorruptRecordError(what, cure=RECOVER_CUTS)
-                self._on_problem(problem.at(self.path, table.position[row]))
+                self.on_problem(problem.at(self.path, table.position[row]))
 
     def _report_order(self, row: int) -> None:
         base = self.batches.base_offset[row]
@@ -235,4 +230,4 @@ class SegmentReader:
             f"batch starts at offset {offset} where at least {self._next_offset} is due",
             cure="the offset was damaged (magic 2 checksums do not cover it) or the file is misnamed",
         )
-        self._on_problem(problem.at(self.path, self.batches.position[row]))
+        self.on_problem(problem.at(self.path, self.batches.position[row]))
