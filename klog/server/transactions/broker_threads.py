@@ -6,7 +6,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import Final
 
 from klog.client.connection import ReconnectingConnection
@@ -19,10 +18,9 @@ _STOP_S: Final = 1.0
 Connect = Callable[[int], ReconnectingConnection]
 """Makes a connection to the broker of this id without opening it."""
 
-Work = Callable[[int, ReconnectingConnection], float | None]
-"""Sends all that waits for the broker of this id. It handles all expected errors itself.
-
-Returns as `Work` of a worker does.
+NewWork = Callable[[int, ReconnectingConnection], Callable[[], float | None]]
+"""Makes what sends all that waits for the broker of this id: the work of a worker. It handles all expected
+errors itself.
 """
 
 
@@ -32,10 +30,10 @@ class BrokerThreads:
     One broker that does not answer holds up nothing that goes to the others.
     """
 
-    def __init__(self, name: str, connect: Connect, work: Work) -> None:
+    def __init__(self, name: str, connect: Connect, new_work: NewWork) -> None:
         self._name = name
         self._connect = connect
-        self._work = work
+        self._new_work = new_work
         self._lock = threading.Lock()
         self._workers: dict[int, tuple[Worker, ReconnectingConnection]] = {}
         self._stopped = False
@@ -48,7 +46,7 @@ class BrokerThreads:
             known = self._workers.get(broker_id)
             if known is None:
                 connection = self._connect(broker_id)
-                worker = Worker(f"{self._name}-{broker_id}", partial(self._work, broker_id, connection))
+                worker = Worker(f"{self._name}-{broker_id}", self._new_work(broker_id, connection))
                 worker.start()
                 known = self._workers[broker_id] = worker, connection
         known[0].wake()

@@ -18,7 +18,7 @@ from typing import Final
 
 from klog.client.connection import ReconnectingConnection
 from klog.coordinator.transactions.values import MarkersToWrite, OnWritten
-from klog.drivers.fenced_markers import EpochsRequest, FencedMarkers, KnownEpochs
+from klog.drivers.fenced_markers import FencedMarkers
 from klog.drivers.marker_queues import UNKNOWN, LeaderOf, MarkerErrors
 from klog.drivers.markers import (
     LeaderLookup,
@@ -31,7 +31,7 @@ from klog.formats.errors import KlogError
 from klog.formats.names import TopicPartition
 from klog.protocol.apis import ApiKey
 from klog.protocol.transaction_messages import TxnMarker, read_written_markers, write_markers
-from klog.server.threads.driver_thread import DriverRun, DriverThread, Reply, asking
+from klog.server.threads.driver_thread import DriverRun, DriverThread, asking
 from klog.server.transactions.broker_threads import BrokerThreads, Connect
 from klog.server.transactions.producer_epochs import NewestEpochs, known_epochs
 
@@ -64,15 +64,10 @@ class MarkerSending:
         clock_ms: Callable[[], int],
     ) -> None:
         self._broker_id = broker_id
-        self._write = write
-        self._leader_of = leader_of
-        self._newest = newest
-        self._connect = connect
         self._clock_ms = clock_ms
         self._lock = threading.Lock()
         self._routes = MarkerRoutes(broker_id, leader_of, self._wake)
-        self._others: dict[int, DriverRun[MarkerRequest, MarkerErrors]] = {}
-        self._threads = BrokerThreads("klog-txn-markers", connect, self._send_to)
+        self._threads = BrokerThreads("klog-txn-markers", connect, self._sender_to)
         routes, lock = self._routes, self._lock
         self._lookup = DriverThread(
             "klog-txn-marker-leaders",
@@ -81,12 +76,12 @@ class MarkerSending:
             clock_ms,
             lock,
         )
-        epochs = asking(self._known_epochs)
+        epochs = asking(partial(known_epochs, leader_of=leader_of, connect=connect, newest=newest))
         self._fenced = DriverThread("klog-txn-marker-epochs", FencedMarkers(routes), epochs, clock_ms, lock)
         self._here = DriverThread(
             f"klog-txn-markers-{broker_id}",
             MarkersHere(routes),
-            self._write_here,
+            lambda request, reply: write(request.markers, reply),
             clock_ms,
             lock,
             takes_at_once=True,
@@ -95,14 +90,8 @@ class MarkerSending:
             each.start()
 
     @property
-    def waiting(self) -> int:
-        """How many entries wait: for their turn, or for a leader to be known."""
-        with self._lock:
-            return self._routes.queues.waiting
-
-    @property
     def waiting_for_leaders(self) -> int:
-        """How many of them wait for a leader to be known."""
+        """How many entries wait for a leader to be known."""
         with self._lock:
             return self._routes.queues.waiting_for_leaders
 
@@ -139,24 +128,15 @@ class MarkerSending:
         else:
             self._threads.wake(broker_id)
 
-    def _write_here(self, request: MarkerRequest, reply: Reply[MarkerErrors]) -> None:
-        self._write(request.markers, reply)
-
-    def _known_epochs(self, request: EpochsRequest) -> KnownEpochs:
-        return known_epochs(request, self._leader_of, self._connect, self._newest)
-
-    def _send_to(self, broker_id: int, connection: ReconnectingConnection) -> float | None:
-        """Send all that waits for another broker, on its thread."""
-        run = self._others.get(broker_id)
-        if run is None:
-            run = self._others[broker_id] = DriverRun(
-                MarkersToBroker(self._routes, broker_id),
-                asking(partial(_ask, broker_id, connection)),
-                self._clock_ms,
-                partial(self._threads.wake, broker_id),
-                self._lock,
-            )
-        return run.run()
+    def _sender_to(self, broker_id: int, connection: ReconnectingConnection) -> Callable[[], float | None]:
+        """What sends all that waits for another broker, on its thread."""
+        return DriverRun(
+            MarkersToBroker(self._routes, broker_id),
+            asking(partial(_ask, broker_id, connection)),
+            self._clock_ms,
+            partial(self._threads.wake, broker_id),
+            self._lock,
+        ).run
 
 
 def _ask(broker_id: int, connection: ReconnectingConnection, request: MarkerRequest) -> MarkerErrors:

@@ -59,7 +59,7 @@ class MarkerWriting:
                     done(ErrorCode.UNKNOWN_SERVER_ERROR)
                 else:
                     self._append(key, marker, done)
-        gathered.all_started()
+        gathered.ended()
 
     def _append(self, key: TopicPartition, marker: TxnMarker, done: Callable[[ErrorCode], None]) -> None:
         if key not in self.appends.replicas.partitions:
@@ -98,13 +98,10 @@ class _PendingWrites:
         """One append has ended."""
         with self._lock:
             self._errors[producer_id][key] = error
-        self._ended()
+        self.ended()
 
-    def all_started(self) -> None:
-        """No more appends follow."""
-        self._ended()
-
-    def _ended(self) -> None:
+    def ended(self) -> None:
+        """One append has ended, or the starting of all."""
         with self._lock:
             self._pending -= 1
             is_complete = not self._pending

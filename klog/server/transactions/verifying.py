@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
@@ -46,6 +47,7 @@ Verify = Callable[[str, Producer, Collection[TopicPartition]], ErrorCode | Verif
 """`TransactionRequests.verify_partitions` of this broker's coordinator."""
 
 
+@dataclass(slots=True, eq=False)
 class AskingCoordinators:
     """The `PartitionVerifier` of a broker. Safe for threads.
 
@@ -53,19 +55,12 @@ class AskingCoordinators:
     for a broker take what waits in `queue`, which `lock` guards.
     """
 
-    def __init__(
-        self,
-        broker_id: int,
-        coordinator_of: Callable[[str], int],
-        verify_here: Verify,
-        wake: Callable[[int], object],
-    ) -> None:
-        self._broker_id = broker_id
-        self._coordinator_of = coordinator_of
-        self._verify_here = verify_here
-        self._wake = wake
-        self.queue = VerificationQueue()
-        self.lock = threading.Lock()
+    broker_id: int
+    coordinator_of: Callable[[str], int]
+    verify_here: Verify
+    wake: Callable[[int], object]
+    queue: VerificationQueue = field(default_factory=VerificationQueue, init=False)
+    lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def verify(
         self,
@@ -81,9 +76,9 @@ class AskingCoordinators:
         - CONCURRENT_TRANSACTIONS, NETWORK_EXCEPTION, COORDINATOR_LOAD_IN_PROGRESS,
           COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR: it may be asked again.
         """
-        coordinator = self._coordinator_of(transactional_id)
-        if coordinator == self._broker_id:
-            on_done(errors_of(partitions, self._verify_here(transactional_id, producer, partitions)))
+        coordinator = self.coordinator_of(transactional_id)
+        if coordinator == self.broker_id:
+            on_done(errors_of(partitions, self.verify_here(transactional_id, producer, partitions)))
             return
         question = Question(transactional_id, producer, frozenset(partitions), on_done)
         if coordinator == UNKNOWN:
@@ -93,16 +88,16 @@ class AskingCoordinators:
             displaced = self.queue.put(coordinator, question)
         if displaced is not None:
             displaced[0].answer(displaced[1])
-        self._wake(coordinator)
+        self.wake(coordinator)
 
     def is_verified_here(self, transactional_id: str, producer: Producer, partition: TopicPartition) -> bool:
         """Whether this broker coordinates the id, and the producer's transaction has the partition.
 
         If not, `verify` finds out why, or asks the broker that coordinates it.
         """
-        if self._coordinator_of(transactional_id) != self._broker_id:
+        if self.coordinator_of(transactional_id) != self.broker_id:
             return False
-        answer = self._verify_here(transactional_id, producer, (partition,))
+        answer = self.verify_here(transactional_id, producer, (partition,))
         return not isinstance(answer, ErrorCode) and answer.get(partition) is ErrorCode.NONE
 
 
@@ -112,25 +107,21 @@ class Verifying(AskingCoordinators):
     def __init__(
         self, broker_id: int, coordinator_of: Callable[[str], int], verify_here: Verify, connect: Connect
     ) -> None:
-        self._threads = BrokerThreads("klog-txn-verification", connect, self._run)
+        self._threads = BrokerThreads("klog-txn-verification", connect, self._asker_of)
         super().__init__(broker_id, coordinator_of, verify_here, self._threads.wake)
-        self._runs: dict[int, DriverRun[Questions, Answers]] = {}
 
     def stop(self) -> None:
         """End the threads; what waits is answered NETWORK_EXCEPTION or not at all."""
         self._threads.stop()
 
-    def _run(self, broker_id: int, connection: ReconnectingConnection) -> float | None:
-        run = self._runs.get(broker_id)
-        if run is None:
-            run = self._runs[broker_id] = DriverRun(
-                VerificationDriver(self.queue, broker_id),
-                asking(partial(_ask, connection)),
-                monotonic_ms,
-                partial(self._threads.wake, broker_id),
-                self.lock,
-            )
-        return run.run()
+    def _asker_of(self, broker_id: int, connection: ReconnectingConnection) -> Callable[[], float | None]:
+        return DriverRun(
+            VerificationDriver(self.queue, broker_id),
+            asking(partial(_ask, connection)),
+            monotonic_ms,
+            partial(self._threads.wake, broker_id),
+            self.lock,
+        ).run
 
 
 def _ask(connection: ReconnectingConnection, questions: Questions) -> Answers:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -38,13 +39,16 @@ def test_a_stop_does_not_wait_for_a_connection_that_is_being_opened(caplog: pyte
     slow = SlowConnection(FakeBroker(lambda request: request))
     ended: list[BaseException] = []
 
-    def work(broker_id: int, connection: ReconnectingConnection) -> None:
-        try:
-            connection.version_of(0)
-        except ChannelError as error:
-            ended.append(error)
+    def new_work(broker_id: int, connection: ReconnectingConnection) -> Callable[[], None]:
+        def work() -> None:
+            try:
+                connection.version_of(0)
+            except ChannelError as error:
+                ended.append(error)
 
-    threads = BrokerThreads("test-sender", lambda broker_id: ReconnectingConnection(lambda: slow), work)
+        return work
+
+    threads = BrokerThreads("test-sender", lambda broker_id: ReconnectingConnection(lambda: slow), new_work)
     threads.wake(2)
     assert slow.opening.wait(60)
     begun_s = time.monotonic()
@@ -62,7 +66,7 @@ def test_a_stop_says_nothing_if_all_threads_end(caplog: pytest.LogCaptureFixture
     threads = BrokerThreads(
         "test-sender",
         lambda broker_id: ReconnectingConnection(lambda: FakeConnection(FakeBroker(lambda request: request))),
-        lambda broker_id, connection: done.set(),
+        lambda broker_id, connection: done.set,
     )
     threads.wake(2)
     assert done.wait(60)

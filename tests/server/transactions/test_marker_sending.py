@@ -194,7 +194,7 @@ def test_a_partition_without_a_leader_is_looked_up_until_it_has_one(cluster: Clu
     del cluster.leaders[A0]
     cluster.store_is_away = True
     written = sent(cluster, markers(A0), awaited=False)
-    eventually(lambda: cluster.sender.waiting)
+    eventually(lambda: cluster.sender._routes.queues.waiting)
     cluster.store_is_away = False
     cluster.leaders[A0] = 2
     eventually(lambda: written.partitions == {A0})
@@ -310,7 +310,7 @@ def test_markers_for_this_broker_are_written_by_the_thread_that_asks_for_it(clus
     assert cluster.own.threads == [threading.get_ident()]
     eventually(lambda: written.partitions == {A0, A1})
     assert [len(request.markers) for request in cluster.brokers[2].requests] == [1]
-    eventually(lambda: cluster.sender.waiting == 0)
+    eventually(lambda: cluster.sender._routes.queues.waiting == 0)
 
 
 def test_a_marker_that_this_broker_refuses_now_is_written_again(cluster: Cluster) -> None:
