@@ -14,18 +14,16 @@ class CommitRun(BatchRun, Protocol):
     `instance` is None if the member is not static. `largest_metadata_bytes` is that of one offset.
     """
 
-    @property
-    def version(self) -> int: ...
+    version: int
+    generation: int
+    largest_metadata_bytes: int
+
     @property
     def group(self) -> str: ...
-    @property
-    def generation(self) -> int: ...
     @property
     def member(self) -> str: ...
     @property
     def instance(self) -> str | None: ...
-    @property
-    def largest_metadata_bytes(self) -> int: ...
 
     def offsets(self) -> list[tuple[int, int, str]]:
         """Each offset with its leader epoch and metadata."""

@@ -17,28 +17,23 @@ class BatchRun(Protocol):
     `keyless`: a record has no key. `has_producer_ids`: a batch is of an idempotent producer.
     """
 
+    records: int
+    size_bytes: int
+    last_size_bytes: int
+    largest_size_bytes: int
+    smallest_timestamp: int
+    max_timestamp: int
+    max_timestamp_records: int
+    has_producer_ids: bool
+
+    # Constants in runs of some kinds.
     @property
     def frames(self) -> int: ...
     @property
     def acks(self) -> int: ...
     @property
-    def records(self) -> int: ...
-    @property
-    def size_bytes(self) -> int: ...
-    @property
-    def last_size_bytes(self) -> int: ...
-    @property
-    def largest_size_bytes(self) -> int: ...
-    @property
-    def smallest_timestamp(self) -> int: ...
-    @property
-    def max_timestamp(self) -> int: ...
-    @property
-    def max_timestamp_records(self) -> int: ...
-    @property
     def keyless(self) -> bool: ...
-    @property
-    def has_producer_ids(self) -> bool: ...
+
     def batch(self, number: int) -> tuple[int, int, int, int, int, int]:
         """Records, maximum timestamp, producer id and epoch, base sequence and size of one batch.
 

@@ -57,13 +57,10 @@ class EarlierRecords(Protocol):
     damaged ones. They are safe for threads.
     """
 
-    @property
-    def start_offset(self) -> int:
-        """Where the log starts."""
-
-    @property
-    def size_bytes(self) -> int:
-        """The bytes of all batches, about."""
+    start_offset: int
+    """Where the log starts."""
+    size_bytes: int
+    """The bytes of all batches, about."""
 
     def read(
         self,
