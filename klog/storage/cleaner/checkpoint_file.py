@@ -9,18 +9,18 @@ import os
 from collections.abc import Collection, Mapping
 
 from klog.formats.names import FileKind, TopicPartition
-from klog.storage.files.checkpoint_files import read_offsets, write_offsets
+from klog.storage.files.checkpoint_files import offsets_if_any, write_offsets
 
 
 class CleanerCheckpointFile:
-    """The file of one log directory. Methods raise `StorageError`; reading also raises `FormatError`."""
+    """The file of one log directory. Methods raise `StorageError`."""
 
     def __init__(self, log_directory: str) -> None:
         self.path = os.path.join(log_directory, FileKind.CLEANER_CHECKPOINT)
 
     def read(self) -> dict[TopicPartition, int]:
-        """First dirty offset by partition; empty if there is no file."""
-        return read_offsets(self.path)
+        """First dirty offset by partition; empty if there is no file, or it is damaged: all is dirty then."""
+        return offsets_if_any(self.path) or {}
 
     def write(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Replace the file."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from klog.formats.errors import FormatError, StorageError
+from klog.formats.errors import StorageError
 from klog.formats.names import TopicPartition
 from klog.storage.cleaner.checkpoint_file import CleanerCheckpointFile
 from klog.storage.cleaner.cleaner_values import CleanerConfig, CleanerMetrics, CleanFunction
@@ -217,8 +217,6 @@ class LogCleaner:
                 found |= file.read()
             except StorageError as error:
                 self._on_directory_failure(directory, error)
-            except FormatError:
-                continue  # counts as missing, so everything is dirty
         return found
 
     def _update_checkpoint(
@@ -230,8 +228,6 @@ class LogCleaner:
         existing = {log.partition for log in self._logs()} | changes.keys()
         try:
             file.update(changes, existing=existing, removed=removed)
-        except FormatError:
-            file.write(changes)
         except StorageError as error:
             self._on_directory_failure(directory, error)
 
@@ -250,8 +246,6 @@ class LogCleaner:
                 file.lower(partition, offset)
             except StorageError as error:
                 self._on_directory_failure(log_directory, error)
-            except FormatError:
-                return  # counts as missing, so everything is dirty
 
     def moved(self, partition: TopicPartition, source: str, target: str) -> None:
         """The log has moved to another log directory: move its checkpoint."""

@@ -10,7 +10,7 @@ import os
 from dataclasses import dataclass
 
 from klog.config.topic import TopicConfig
-from klog.formats.errors import FormatError, StorageError
+from klog.formats.errors import StorageError
 from klog.formats.names import FileKind, TopicPartition, segment_file
 from klog.storage.cleaner.checkpoint_file import CleanerCheckpointFile
 from klog.storage.cleaner.cleaning import OnBytes, clean
@@ -109,7 +109,7 @@ class OfflineDirectory:
             return None
         view = log.view
         committed = view.log_end_offset if watermark is None else min(watermark, view.log_end_offset)
-        dirty = dirty_log(view, self._checkpoint(partition), self._now_ms)
+        dirty = dirty_log(view, self._cleaned.read().get(partition), self._now_ms)
         ends = [*(segment.base_offset for segment in view.segments[1:]), view.log_end_offset]
         extents = [
             Extent(segment.base_offset, end, segment.size_bytes, segment.largest_timestamp_ms)
@@ -124,19 +124,13 @@ class OfflineDirectory:
         )
         return CleaningPlan(log, dirty, view.segments[:count], committed)
 
-    def _checkpoint(self, partition: TopicPartition) -> int | None:
-        try:
-            return self._cleaned.read().get(partition)
-        except FormatError:
-            return None  # a broker that cannot read it also cleans from the start
-
     def carry_out(self, directory: str, plan: CleaningPlan, on_bytes: OnBytes = lambda _: None) -> CleanedLog:
         """Compact the log, then delete what retention allows, as a cleaner thread does."""
         partition = plan.log.view.partition
         cleaned = None
         if plan.compacts:
             cleaned = self._compact(directory, plan, on_bytes)
-            self._write_checkpoint(partition, cleaned.end_offset)
+            self._cleaned.update({partition: cleaned.end_offset})
         # Compaction has merged segments, so the deletable ones are determined again.
         after = self.judge(directory) if cleaned is not None else plan
         if after is None:
@@ -154,12 +148,6 @@ class OfflineDirectory:
             lambda group: remove(swap_in(directory, group, self._changes), self._changes),
             on_bytes,
         )
-
-    def _write_checkpoint(self, partition: TopicPartition, offset: int) -> None:
-        try:
-            self._cleaned.update({partition: offset})
-        except FormatError:
-            self._cleaned.write({partition: offset})
 
     def _delete(self, directory: str, plan: CleaningPlan) -> None:
         """The log start moves first, then segments are deleted, oldest first. So a crash leaves no gap."""

@@ -123,10 +123,7 @@ class Checkpoints:
         return packed_offsets(lowered)
 
     def _read(self, kind: FileKind) -> dict[TopicPartition, int]:
-        try:
-            return read_offsets(os.path.join(self._directory, kind))
-        except FormatError:
-            return {}
+        return offsets_if_any(os.path.join(self._directory, kind)) or {}
 
     @staticmethod
     def _of(offsets: dict[TopicPartition, int], partition_directory: str) -> int:
