@@ -47,7 +47,7 @@ class Network(Protocol):
         """Send the answer of a parked request. Called from any thread."""
 
     def soon(self, connection: Connection, run: Callable[[], None]) -> None:
-        """Do something for a connection after what the thread does now. Called from any thread."""
+        """Do something for a connection when no request waits to be read. Called from any thread."""
 
 
 class Connection:
@@ -158,7 +158,7 @@ class Connection:
         self.network.complete(self, request)
 
     def soon(self, run: Callable[[], None]) -> None:
-        """Have its network thread do something after what it does now. Called from any thread."""
+        """Have its network thread do something when no request waits to be read. Called from any thread."""
         self.network.soon(self, run)
 
     def queue_answer(self, request: Request) -> None:

@@ -17,7 +17,7 @@ from klog.formats.errors import FormatError
 from klog.server.network.connection import Connection
 from klog.server.network.connection_limits import ConnectionCounts
 from klog.server.network.connection_registry import ConnectionRegistry
-from klog.server.network.deadlines import Deadlines, Task
+from klog.server.network.deadlines import Deadlines, PutOffTasks, Task
 from klog.server.network.dispatch import queue_answer
 from klog.server.network.frame_reading import READ_BYTES, FrameReader
 from klog.server.network.handler import Handler
@@ -102,6 +102,7 @@ class NetworkThread:
         )
         self._backlog: deque[Connection] = deque()
         self._tasks: deque[Task] = deque()
+        self._put_off = PutOffTasks()
         self._deadlines = Deadlines()
         self._now_ms = clock_ms()
         self._drain_until_s: float | None = None
@@ -142,8 +143,9 @@ class NetworkThread:
         self._post(lambda: self._complete(connection, request), connection)
 
     def soon(self, connection: Connection, run: Callable[[], None]) -> None:
-        """Does something for a connection after what it does now."""
-        self._post(run, connection)
+        """Does something for a connection when no request waits to be read, or after 1 to 2 ms."""
+        self._put_off.add(Task(run, connection), self._clock_ms())
+        self._wake()
 
     def channel_available(self) -> None:
         """The request channel takes connections again."""
@@ -214,6 +216,9 @@ class NetworkThread:
     def _post(self, run: Callable[[], None], connection: Connection | None = None) -> None:
         """Has the thread do something in its next turn."""
         self._tasks.append(Task(run, connection))
+        self._wake()
+
+    def _wake(self) -> None:
         if threading.get_ident() != self._thread.ident:
             self._waker.wake()
 
@@ -233,6 +238,8 @@ class NetworkThread:
             for _ in range(len(self._tasks)):
                 self._run_task(self._tasks.popleft())
             for task in self._deadlines.take_due(self._now_ms):
+                self._run_task(task)
+            for task in self._put_off.take(self._now_ms, is_idle=not events):
                 self._run_task(task)
             if self._precedence.first and self.turns is not None:
                 self.turns.end()
@@ -255,7 +262,7 @@ class NetworkThread:
                 self._waker.reset()
 
     def _wait_ms(self) -> int:
-        if self._tasks:
+        if self._tasks or self._put_off:
             return 0
         return self._deadlines.wait_ms(self._now_ms, _DRAINING_TICK_MS if self.draining else _TICK_MS)
 

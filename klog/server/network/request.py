@@ -84,7 +84,7 @@ class Client(Protocol):
         """Let the answer of a parked request be sent. Called from any thread."""
 
     def soon(self, run: Callable[[], None]) -> None:
-        """Have its network thread do something after what it does now. Called from any thread."""
+        """Have its network thread do something when no request waits to be read. Called from any thread."""
 
 
 class Request:

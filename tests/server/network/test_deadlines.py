@@ -1,4 +1,6 @@
-"""Tasks become due in the order of their times; connections are muted until a deadline, by a given clock."""
+"""Tasks become due in the order of their times, or wait for other requests; connections are muted until a
+deadline. The clock is given.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klog.server.network.deadlines import Deadlines, Task
+from klog.server.network.deadlines import Deadlines, PutOffTasks, Task
 from tests.server.network.servers import CREATE_TOPICS, TIMEOUT_S, Calling, Client, frame, running
 from tests.waiting import eventually
 
@@ -172,3 +174,44 @@ def test_a_throttled_connection_does_not_delay_the_stop():
         server.stop()
         assert time.monotonic() - started_s < TIMEOUT_S
         assert client.is_closed()
+
+
+def test_tasks_are_put_off_until_nothing_is_to_be_read_or_a_millisecond_has_passed():
+    put_off, tasks = PutOffTasks(), [Task(nothing), Task(nothing)]
+    assert put_off.take(0, is_idle=True) == []
+    for add_ms, task in zip((100, 101), tasks, strict=True):
+        put_off.add(task, add_ms)
+    assert put_off.take(101, is_idle=False) == []
+    assert len(put_off) == 2
+    assert put_off.take(101, is_idle=True) == tasks
+    assert len(put_off) == 0
+    put_off.add(tasks[0], 200)
+    assert put_off.take(201, is_idle=False) == []
+    assert put_off.take(202, is_idle=False) == tasks[:1]
+
+
+@pytest.mark.parametrize(("step_ms", "before"), [(0, 5), (1, 3)], ids=["nothing is left", "time is over"])
+def test_what_is_to_be_done_soon_is_done_after_the_requests_that_wait_to_be_read(step_ms, before):
+    """Each request sends the next one while it is handled, so that this one is there at the next look."""
+    clock, handled = Clock(), []
+
+    def serve(request) -> None:
+        handled.append(request.correlation_id)
+        clock.now_ms += step_ms
+        if request.correlation_id == 0:
+            request.connection.soon(lambda: (handled.append("soon"), request.respond([b""])))
+        if request.correlation_id < 5:
+            other.send(frame(b"", request.correlation_id + 1))
+        if request.correlation_id:
+            request.respond([b""])
+
+    with (
+        running(Calling(serve), clock_ms=clock) as server,
+        Client(server) as client,
+        Client(server) as other,
+    ):
+        other.ask(b"", 6)  # its connection is open then
+        handled.clear()
+        client.ask(b"", 0)
+        assert [other.receive()[0] for _ in range(5)] == [1, 2, 3, 4, 5]
+    assert handled.index("soon") == before + 1

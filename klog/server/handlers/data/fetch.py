@@ -171,7 +171,7 @@ class FetchHandler:
             reads,
             pending.quiet,
             pending.limits,
-            # Read after the requests that the network thread has received: one answer has the records of all.
+            # Read after the requests that have been received: one answer has the records of all.
             partial(request.connection.soon, partial(self._read_and, pending, answer)),
         )
         self.purgatory.watch(operation, operation.keys)
