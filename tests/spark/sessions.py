@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,6 +27,12 @@ SETTINGS: Mapping[str, str] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
+# A JVM of these tests lives for seconds. The optimizing compiler takes more than it gives in that time.
+JVM_FLAGS: Sequence[str] = (
+    "--add-modules=jdk.incubator.vector",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
+)
 LOG4J = """\
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
@@ -65,7 +71,7 @@ def environment(work: Path) -> dict[str, str]:
         "PYTHONPATH": str(corpora.REPOSITORY),
         "SPARK_LOCAL_DIRS": str(work / "spark-local"),
         "SPARK_LOCAL_IP": "127.0.0.1",
-        "JDK_JAVA_OPTIONS": f"-Dlog4j2.configurationFile={log4j} --add-modules=jdk.incubator.vector",
+        "JDK_JAVA_OPTIONS": f"-Dlog4j2.configurationFile={log4j} {' '.join(JVM_FLAGS)}",
         "SPARK_HOME": _spark_home(),
     }
 
