@@ -14,7 +14,6 @@ import shutil
 import socket
 import struct
 import subprocess
-import tempfile
 import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
@@ -432,24 +431,3 @@ class KRaftBroker(_Broker):
         done = self.peer.java("kafka.tools.StorageTool", *args)
         if done.returncode != 0:
             raise BrokerFailedError(f"kafka-storage format: {(done.stdout + done.stderr).decode()}")
-
-
-class _RecordingPeer(KafkaPeer):
-    """Kafka whose broker writes what classes it has loaded when it stops."""
-
-    @property
-    def class_flags(self) -> tuple[str, ...]:
-        return (f"-XX:ArchiveClassesAtExit={self.class_archive}.new",)
-
-
-def share_classes(kind: type[ZooKeeperBroker | KRaftBroker], version: str) -> None:
-    """Starts and stops a broker, so that later ones have its classes (`KafkaPeer.class_flags`).
-
-    Raises PeerUnavailableError.
-    """
-    peer = _RecordingPeer(version)
-    if peer.class_archive.exists():
-        return
-    with tempfile.TemporaryDirectory(prefix="classes-") as work, kind(Path(work), peer=peer):
-        pass
-    Path(f"{peer.class_archive}.new").rename(peer.class_archive)

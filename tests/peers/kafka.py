@@ -152,17 +152,35 @@ class KafkaPeer:
 
         It belongs to one build of Java. Another one starts without it, and says so in its log.
         """
-        return self.programs.with_suffix(".jsa")
+        return self.programs.with_suffix(".broker.jsa")
 
     @property
     def class_flags(self) -> tuple[str, ...]:
         """Flags that take two fifths of the CPU off the start of a broker. For tests, not for benchmarks."""
         return (f"-XX:SharedArchiveFile={self.class_archive}",) if self.class_archive.exists() else ()
 
+    @property
+    def tool_archive(self) -> Path:
+        """The same for tools and clients."""
+        return self.programs.with_suffix(".tools.jsa")
+
+    @property
+    def tool_class_flags(self) -> tuple[str, ...]:
+        """Flags that take two fifths of the CPU off a short run of a tool or a client.
+
+        Without the logging, another build of Java would complain of the archive in the tool's own output.
+        """
+        archive = self.tool_archive
+        return (f"-XX:SharedArchiveFile={archive}", "-Xlog:disable") if archive.exists() else ()
+
     def command(self, main_class: str, *args: str, jvm_flags: Sequence[str] = STOCK_TOOL_FLAGS) -> list[str]:
-        """The command line that runs a main class of Kafka or one of ours."""
+        """The command line that runs a main class of Kafka or one of ours.
+
+        With all `QUICK_FLAGS`, it shares the classes of tools.
+        """
         java = require_program("java")
-        return [java, *jvm_flags, *UTF8_FLAGS, "-cp", self.classpath, main_class, *args]
+        classes = self.tool_class_flags if set(QUICK_FLAGS) <= set(jvm_flags) else ()
+        return [java, *classes, *jvm_flags, *UTF8_FLAGS, "-cp", self.classpath, main_class, *args]
 
     def java(
         self,
