@@ -1,8 +1,7 @@
-"""Opens a cluster by its connection settings: sockets, the system's clock and random choice come in here."""
+"""Opens a cluster by its connection settings: sockets, the system's clock and random nonces come in here."""
 
 from __future__ import annotations
 
-import random
 import secrets
 import time
 from collections.abc import Callable, Iterator
@@ -14,10 +13,8 @@ from typing import Final
 from klog.admin.settings import ClientSettings
 from klog.client.cluster import Cluster
 from klog.client.connection import HostPort
-from klog.client.producer import Producer, ProducerSettings
 from klog.client.retry import Clock, Retry, RetryPolicy
 from klog.client.sasl import Login, authenticate
-from klog.client.transactions import Transaction
 from klog.client.waiting import until_accepted
 from klog.protocol.channel import Channel
 
@@ -91,10 +88,3 @@ def partitions_retry() -> Retry:
     """For how long to wait until brokers know new partitions."""
     policy = RetryPolicy(_NEW_PARTITIONS_TIMEOUT_MS)
     return Retry(policy, SYSTEM_CLOCK.monotonic_s, SYSTEM_CLOCK.sleep_s)
-
-
-def producer(
-    client: Cluster, topic: str, settings: ProducerSettings, transaction: Transaction | None = None
-) -> Producer:
-    """A producer that spreads records without a key at random over the partitions that have a leader."""
-    return Producer(client, topic, settings, random.choice, transaction)

@@ -6,6 +6,7 @@ Options become a parser of lines and a `Producer`; `klog.client.producer` does t
 from __future__ import annotations
 
 import os
+import random
 import select
 import sys
 from collections.abc import Iterator, Sequence
@@ -65,6 +66,7 @@ def produce(
         echo 'key:value' | klog produce --topic orders --property parse.key=true --property key.separator=:
     """
     from klog.admin import connect
+    from klog.client.producer import Producer
     from klog.client.transactions import Transaction
 
     named, arguments = console.target(topic, values or ())
@@ -85,7 +87,7 @@ def produce(
     producer_settings = _producer_settings(delivery, transactional=wanted is not None)
     with connect.cluster(settings) as cluster:
         transaction = Transaction(cluster, *wanted) if wanted is not None else None
-        producer = connect.producer(cluster, named, producer_settings, transaction)
+        producer = Producer(cluster, named, producer_settings, random.choice, transaction)
         producer.open()
         commits = Commits(cluster, producer, transaction, transactions)
         copying = _Copying(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from klog.admin import connect
 from klog.admin.consuming import ReadPlan, read
 from klog.admin.settings import settings_of
 from klog.client.fetcher import Jumped
-from klog.client.producer import ProducerSettings, Record
+from klog.client.producer import Producer, ProducerSettings, Record
 from klog.formats.errors import KlogError
 from klog.protocol.apis import ApiKey
 from klog.protocol.channel import Channel
@@ -64,7 +66,7 @@ def values(cluster, topic, on_jump=pytest.fail, **plan):
 def test_lost_requests_and_lost_answers_neither_lose_nor_double_records(cluster, topic, faults):
     sent = [b"%d" % number for number in range(100)]
     with connect.cluster(settings_of({}, bootstrap=cluster)) as client:
-        producer = connect.producer(client, topic, ProducerSettings())
+        producer = Producer(client, topic, ProducerSettings(), random.choice)
         for number, value in enumerate(sent):
             producer.send(Record(b"k", value))
             if number % 10 == 9:
@@ -77,7 +79,7 @@ def test_lost_requests_and_lost_answers_neither_lose_nor_double_records(cluster,
 def test_reading_continues_at_its_position_after_lost_connections(cluster, topic, faults):
     faults.api_key = ApiKey.FETCH
     with connect.cluster(settings_of({}, bootstrap=cluster)) as client:
-        producer = connect.producer(client, topic, ProducerSettings(batch_bytes=200_000))
+        producer = Producer(client, topic, ProducerSettings(batch_bytes=200_000), random.choice)
         sent = [b"%01000d" % number for number in range(3000)]
         for value in sent:
             producer.send(Record(None, value))
@@ -89,7 +91,7 @@ def test_reading_continues_at_its_position_after_lost_connections(cluster, topic
 def test_a_cluster_that_stays_away_is_an_error_after_the_time_limit(cluster, topic, faults):
     faults.requests = 1 << 30
     with connect.cluster(settings_of({}, bootstrap=cluster)) as client:
-        producer = connect.producer(client, topic, ProducerSettings())
+        producer = Producer(client, topic, ProducerSettings(), random.choice)
         producer.send(Record(None, b"x"))
         client.timeout_ms = 300  # of the failures in a row; an answer of a busy broker may take longer
         with pytest.raises(ConnectionLostError):
