@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from klog.admin.reassign.values import PartitionAssignment
@@ -53,25 +54,9 @@ class Plan:
         """The brokers that may hold replicas after the plan."""
         return tuple(broker for broker in self.brokers if broker.is_target)
 
-    @property
-    def byte_imbalance_before(self) -> float:
-        """How far the fullest target is above the mean of the targets before the plan; 0.1 is 10 percent."""
-        return imbalance([broker.bytes_before for broker in self.targets])
-
-    @property
-    def byte_imbalance_after(self) -> float:
-        """The same after the plan."""
-        return imbalance([broker.bytes_after for broker in self.targets])
-
-    @property
-    def leader_imbalance_before(self) -> float:
-        """How far the target with most preferred leaders is above the mean before the plan."""
-        return imbalance([broker.leaders_before for broker in self.targets])
-
-    @property
-    def leader_imbalance_after(self) -> float:
-        """The same after the plan."""
-        return imbalance([broker.leaders_after for broker in self.targets])
+    def imbalance(self, value_of: Callable[[BrokerChange], int]) -> float:
+        """How far the target with most of something is above the mean of the targets; 0.1 is 10 percent."""
+        return imbalance([value_of(broker) for broker in self.targets])
 
 
 def imbalance(values: list[int]) -> float:

@@ -35,12 +35,14 @@ def show_plan(plan: Plan, partitions: int) -> None:
     )
     _report_movement(plan.moved_bytes, plan.least_bytes)
     print_report(
-        f"bytes: the fullest broker is {plan.byte_imbalance_before:.1%} above the mean now, "
-        f"{plan.byte_imbalance_after:.1%} afterwards"
+        "bytes: the fullest broker is "
+        f"{plan.imbalance(lambda each: each.bytes_before):.1%} above the mean now, "
+        f"{plan.imbalance(lambda each: each.bytes_after):.1%} afterwards"
     )
     print_report(
-        f"preferred leaders: the broker with most is {plan.leader_imbalance_before:.1%} above the mean now, "
-        f"{plan.leader_imbalance_after:.1%} afterwards"
+        "preferred leaders: the broker with most is "
+        f"{plan.imbalance(lambda each: each.leaders_before):.1%} above the mean now, "
+        f"{plan.imbalance(lambda each: each.leaders_after):.1%} afterwards"
     )
     if plan.too_few_racks:
         print_note(
