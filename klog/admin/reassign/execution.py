@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from klog.admin.reassign.moves import Move
 from klog.admin.reassign.progress import Meter, Progress
 from klog.admin.reassign.states import MoveState, status_of
-from klog.admin.reassign.throttles import FOLLOWER_RATE, LEADER_RATE, LOG_DIR_RATE, Throttles
+from klog.admin.reassign.throttles import FOLLOWER_RATE, LEADER_RATE, LOG_DIR_RATE, Throttles, restoring
 from klog.admin.requests.reassignments import alter_reassignments, list_reassignments
 from klog.client.asking import broker_ids
 from klog.client.cluster import Cluster
@@ -193,7 +193,8 @@ class Execution:
         if list_reassignments(self._cluster):
             return Finished(released, [], {}, are_others_running=True)
         brokers = {broker for move in moves for broker in (*move.sources, *move.destinations)}
-        restored, failures = self.throttles.restore_brokers(brokers | set(broker_ids(self._cluster)))
+        brokers |= set(broker_ids(self._cluster))
+        restored, failures = self.throttles.change_each(brokers, restoring)
         return Finished(released, restored, failures, are_others_running=False)
 
 

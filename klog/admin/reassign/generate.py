@@ -7,7 +7,7 @@ wherever they are now. The tool starts at a random broker; here the caller passe
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from klog.admin.reassign.values import BrokerPlace, PartitionAssignment, PartitionState
 from klog.formats.errors import UsageError
@@ -37,14 +37,10 @@ def generate(
     return [
         PartitionAssignment(TopicPartition(topic, number), replicas)
         for topic, current in by_topic.items()
-        for number, replicas in _assigned(racks, current, random_below).items()
+        for number, replicas in assign_replicas(
+            racks, len(current), len(current[min(current)]), random_below
+        ).items()
     ]
-
-
-def _assigned(
-    racks: Racks, current: Mapping[int, Sequence[int]], random_below: RandomBelow
-) -> Mapping[int, tuple[int, ...]]:
-    return assign_replicas(racks, len(current), len(current[min(current)]), random_below)
 
 
 def racks_to_use(brokers: Iterable[BrokerPlace], wanted: Sequence[int], *, rack_aware: bool) -> Racks:

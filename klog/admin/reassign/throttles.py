@@ -112,7 +112,7 @@ def restoring(rates: Mapping[str, BrokerRate]) -> list[Change]:
 
 
 def clearing(rates: Mapping[str, BrokerRate]) -> list[Change]:
-    """The changes that remove all rates of a broker; those that klog has set get their former values."""
+    """The changes that remove all rates of a broker, as Kafka's tool does; klog's get their former values."""
     restored = restoring(rates)
     changed = {change.name for change in restored}
     return [*restored, *(Change(name, Operation.DELETE) for name in rates if name not in changed)]
@@ -217,16 +217,13 @@ class Throttles:
                 released.append(topic)
         return released
 
-    def restore_brokers(self, broker_ids: Iterable[int]) -> tuple[list[int], dict[int, KlogError]]:
-        """Give brokers back the rates that they had before klog set them.
-
-        Returns the brokers that were changed, and why others could not be asked.
-        """
-        return self._change_each(broker_ids, restoring)
-
-    def _change_each(
+    def change_each(
         self, broker_ids: Iterable[int], changes_of: Callable[[Mapping[str, BrokerRate]], list[Change]]
     ) -> tuple[list[int], dict[int, KlogError]]:
+        """Change the rates of brokers: `restoring` or `clearing` says how.
+
+        Returns the brokers that were changed, and why others could not be asked, such as those that do not run.
+        """
         changed, failures = [], {}
         for broker_id in sorted(broker_ids):
             try:
@@ -247,13 +244,6 @@ class Throttles:
         """Replace the lists of the topics of moves as Kafka's tool does. Raises ClientError, ChannelError."""
         for topic, lists in sorted(_entries_of(moves).items()):
             self._set_lists(topic, {name: ",".join(sorted(own)) for name, own in lists.items()}, empty=True)
-
-    def clear_brokers(self, broker_ids: Iterable[int]) -> dict[int, KlogError]:
-        """Remove the rates as Kafka's tool does, but restore those that klog has set.
-
-        Returns why brokers could not be asked, such as those that do not run.
-        """
-        return self._change_each(broker_ids, clearing)[1]
 
     def clear_topics(self, topics: Iterable[str]) -> None:
         """Remove the lists as Kafka's tool does. Raises ClientError, ChannelError."""

@@ -14,7 +14,7 @@ from klog.admin.reassign.json_files import format_assignments
 from klog.admin.reassign.moves import Move
 from klog.admin.reassign.preparing import prepare
 from klog.admin.reassign.states import LogDirStatus, MoveState, PartitionStatus, named_dirs, status_of
-from klog.admin.reassign.throttles import FOLLOWER_RATE, LEADER_RATE, LOG_DIR_RATE, Throttles
+from klog.admin.reassign.throttles import FOLLOWER_RATE, LEADER_RATE, LOG_DIR_RATE, Throttles, clearing
 from klog.admin.reassign.values import PartitionAssignment
 from klog.admin.requests.reassignments import alter_reassignments
 from klog.client.cluster import Cluster
@@ -161,7 +161,7 @@ def _clear_throttles(cluster: Cluster, targets: Sequence[PartitionAssignment]) -
     brokers = sorted(alive | {broker for each in targets for broker in each.replicas})
     print_line(f"Clearing broker-level throttles on broker{_s(brokers)} {_joined(brokers)}")
     throttles = Throttles(cluster)
-    failures = throttles.clear_brokers(brokers)
+    _, failures = throttles.change_each(brokers, clearing)
     topics = sorted({each.partition.topic for each in targets})
     print_line(f"Clearing topic-level throttles on topic{_s(topics)} {_joined(topics)}")
     throttles.clear_topics(topics)

@@ -135,7 +135,7 @@ def give_throttles_back(
     cluster: Cluster, targets: Sequence[PartitionAssignment], *, is_running: bool
 ) -> None:
     """Give topics and brokers back the throttles that they had, if nothing moves any more, and say so."""
-    from klog.admin.reassign.throttles import Throttles
+    from klog.admin.reassign.throttles import Throttles, restoring
 
     if is_running:
         print_report("throttles stay as long as reassignments are running")
@@ -144,7 +144,7 @@ def give_throttles_back(
     topics = throttles.release(dict.fromkeys({each.partition.topic for each in targets}))
     alive = {int(broker.node_id) for broker in cluster.metadata(()).brokers}
     named = {broker for each in targets for broker in each.replicas}
-    restored, failures = throttles.restore_brokers(alive | named)
+    restored, failures = throttles.change_each(alive | named, restoring)
     if topics or restored:
         print_report("throttles are as they were before")
     for broker, error in failures.items():
