@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
 from klog.admin.groups import DEAD, EMPTY, led_partitions
-from klog.admin.requests.group_descriptions import DescribedGroup, describe_groups
+from klog.admin.requests.group_descriptions import describe_groups
 from klog.client import groups as client
 from klog.client.cluster import Cluster
 from klog.client.errors import ClientError, RefusedError, UnknownTopicError
@@ -128,17 +128,6 @@ def from_file(wanted: Offsets) -> Rule:
     return lambda partition, known: known.ranges[partition].clamp(wanted[partition])
 
 
-def require_no_members(group_id: str, found: object) -> None:
-    """Raise ClientError if a described group has members, or what is wrong with it."""
-    if isinstance(found, KlogError):
-        raise found
-    if isinstance(found, DescribedGroup) and found.state not in (EMPTY, DEAD, ""):
-        raise ClientError(
-            f"group {group_id} has members (state {found.state}), its offsets cannot be set",
-            cure="stop them, or wait until their session times out",
-        )
-
-
 def plan_reset(
     cluster: Cluster,
     group_id: str,
@@ -150,8 +139,15 @@ def plan_reset(
     Raises ClientError, also if the group has members, and ChannelError.
     """
     described = describe_groups(cluster, [group_id])[group_id]
-    if not _is_unknown(described):
-        require_no_members(group_id, described if isinstance(described, KlogError) else described[0])
+    if isinstance(described, KlogError):
+        is_unknown = isinstance(described, RefusedError) and described.code is ErrorCode.GROUP_ID_NOT_FOUND
+        if not is_unknown:
+            raise described
+    elif (state := described[0].state) not in (EMPTY, DEAD, ""):
+        raise ClientError(
+            f"group {group_id} has members (state {state}), its offsets cannot be set",
+            cure="stop them, or wait until their session times out",
+        )
     answer = client.fetch_offsets(cluster, [group_id])[group_id]
     if isinstance(answer, KlogError):
         raise answer
@@ -172,10 +168,6 @@ def plan_reset(
     ranges = {partition: LogRange(first[partition], end[partition]) for partition in wanted}
     known = Known(ranges, committed, offset_at)
     return {partition: rule(partition, known) for partition in wanted}
-
-
-def _is_unknown(found: object) -> bool:
-    return isinstance(found, RefusedError) and found.code is ErrorCode.GROUP_ID_NOT_FOUND
 
 
 def set_offsets(cluster: Cluster, group_id: str, offsets: Offsets) -> None:

@@ -61,18 +61,18 @@ def renew_token(cluster: Cluster, hmac: bytes, period_ms: int = DEFAULT_MS) -> i
     """Lets a token be valid for a period from now on. Returns when it expires, in ms. Raises RefusedError,
     UnsupportedApiError, ChannelError.
     """
-    connection = cluster.any_connection()
-    answer = ask(connection, ApiKey.RENEW_DELEGATION_TOKEN, hmac=hmac, renew_period=period_ms)
-    return _ms(accepted(answer, "the token").expiry_timestamp)
+    return _expiry_ms(cluster, ApiKey.RENEW_DELEGATION_TOKEN, hmac=hmac, renew_period=period_ms)
 
 
 def expire_token(cluster: Cluster, hmac: bytes, period_ms: int = DEFAULT_MS) -> int:
     """Lets a token expire after a period, or removes it. Returns when it expires, in ms. Raises RefusedError,
     UnsupportedApiError, ChannelError.
     """
-    connection = cluster.any_connection()
-    answer = ask(connection, ApiKey.EXPIRE_DELEGATION_TOKEN, hmac=hmac, expiry_time_period=period_ms)
-    return _ms(accepted(answer, "the token").expiry_timestamp)
+    return _expiry_ms(cluster, ApiKey.EXPIRE_DELEGATION_TOKEN, hmac=hmac, expiry_time_period=period_ms)
+
+
+def _expiry_ms(cluster: Cluster, api_key: ApiKey, **values: Value) -> int:
+    return _ms(accepted(ask(cluster.any_connection(), api_key, **values), "the token").expiry_timestamp)
 
 
 def describe_tokens(cluster: Cluster, owners: Iterable[str] | None = None) -> list[Token]:
