@@ -6,14 +6,15 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import accumulate
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from klog.backup import names
 from klog.backup.contents import objects_of_state
+from klog.backup.documents import Document
 from klog.backup.model import Manifest
 from klog.backup.repository import MissingObjectError, Repository
 from klog.backup.summaries import (
@@ -30,6 +31,8 @@ from klog.backup.summaries import (
 )
 from klog.formats.errors import FormatError, MissingInputError
 from klog.formats.names import TopicPartition
+
+_Value = TypeVar("_Value")
 
 SUMMARISED: Final = 128
 """How many backups one summary has."""
@@ -70,7 +73,7 @@ def read_catalogue(repository: Repository) -> Catalogue:
     in_summary: dict[str, tuple[int, int]] = {}
     problems: list[FormatError] = []
     listed = [] if len(ids) < 2 else _worth_reading(repository.store.files(names.SUMMARIES), ids)
-    for found in repository.side_by_side(lambda name: _read_summary(repository, name), listed):
+    for found in repository.side_by_side(lambda name: _read(repository, name, SUMMARY), listed):
         if isinstance(found, FormatError):
             problems.append(found)
         elif found is not None:
@@ -112,30 +115,21 @@ def _worth_reading(listed: Iterable[str], ids: Sequence[str]) -> list[str]:
     return chosen
 
 
-def _read_summary(repository: Repository, name: str) -> Summary | FormatError | None:
-    """A summary; None if it was just pruned."""
+def _read(repository: Repository, name: str, document: Document[_Value]) -> _Value | FormatError | None:
+    """A summary or its needs; None if it was just pruned."""
     try:
-        return repository.document(name, SUMMARY.decode)
+        return repository.document(name, document.decode)
     except MissingObjectError:
         return None
     except FormatError as error:
-        return _removable(error)
+        return FormatError(error.what, file=error.file, cure="remove it: klog reads the manifests instead")
 
 
 def summary_problem(repository: Repository, name: str) -> FormatError | None:
     """What is wrong with a summary or with its needs."""
-    decode: Callable[[bytes], object] = OBJECT_USE.decode if names.is_needs(name) else SUMMARY.decode
-    try:
-        repository.document(name, decode)
-    except MissingObjectError:
-        return None
-    except FormatError as error:
-        return _removable(error)
-    return None
-
-
-def _removable(error: FormatError) -> FormatError:
-    return FormatError(error.what, file=error.file, cure="remove it: klog reads the manifests instead")
+    document: Document[Any] = OBJECT_USE if names.is_needs(name) else SUMMARY
+    found = _read(repository, name, document)
+    return found if isinstance(found, FormatError) else None
 
 
 def _read_backup(

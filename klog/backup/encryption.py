@@ -54,11 +54,11 @@ class DataKey:
 
     def derived(self, purpose: bytes, salt: bytes | None = None) -> bytes:
         """A key for one purpose."""
-        hashes, hkdf = _hkdf()
-        found: bytes = hkdf.HKDF(hashes.SHA256(), KEY_BYTES, salt, b"klog backup " + purpose).derive(
-            self.secret
-        )
-        return found
+        _require_library()
+        from cryptography.hazmat.primitives import hashes
+        from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+        return HKDF(hashes.SHA256(), KEY_BYTES, salt, b"klog backup " + purpose).derive(self.secret)
 
     def digest(self, purpose: bytes, data: bytes) -> str:
         """A keyed hash in hex, which tells nothing about `data` to those who do not have the key."""
@@ -199,10 +199,9 @@ def stored_bytes(size_bytes: int) -> int:
 
 def cipher_of(key: bytes) -> AESGCM:
     """AES-256-GCM under a key. Raises `UsageError` if the library is missing."""
-    try:
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-    except ImportError as error:
-        raise _missing() from error
+    _require_library()
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
     return AESGCM(key)
 
 
@@ -223,15 +222,9 @@ def _bound_to(key_id: bytes, name: str) -> bytes:
     return _MAGIC + key_id + name.encode()
 
 
-def _hkdf() -> tuple[Any, Any]:
+def _require_library() -> None:
     try:
-        from cryptography.hazmat.primitives import hashes
-        from cryptography.hazmat.primitives.kdf import hkdf
+        from cryptography.hazmat.primitives.ciphers import aead  # noqa: F401
     except ImportError as error:
-        raise _missing() from error
-    return hashes, hkdf
-
-
-def _missing() -> UsageError:
-    cure = f"{install_command('secrets')} installs it"
-    return UsageError("an encrypted repository needs the package cryptography", cure=cure)
+        cure = f"{install_command('secrets')} installs it"
+        raise UsageError("an encrypted repository needs the package cryptography", cure=cure) from error

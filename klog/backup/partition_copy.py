@@ -21,7 +21,6 @@ from klog.backup.matching import Behind, end_of
 from klog.backup.model import Damage, PartitionState, Piece, SegmentSeen, SnapshotObject, StoredObject
 from klog.backup.pieces import PIECE_BYTES, PieceWriter
 from klog.backup.scanning import (
-    FileSeen,
     Listed,
     LogDirectory,
     is_racy,
@@ -101,7 +100,8 @@ def copy_partition(
             if not isinstance(error, _ReplacedError) and not isinstance(error.__cause__, FileNotFoundError):
                 raise
         rules.pause(min(0.05 * 2**attempt, 1.0))
-        again = _listed_again(listed, read_log_directory(_source(listed), []))
+        source = listed.log_directory.source.directory
+        again = _listed_again(listed, read_log_directory(source, []))
         if again is None:
             return Outcome(None)
         listed = again
@@ -110,10 +110,6 @@ def copy_partition(
         file=listed.path,
         cure="the backup before is kept; run it again",
     )
-
-
-def _source(listed: Listed) -> str:
-    return listed.log_directory.source.directory
 
 
 def _listed_again(listed: Listed, directory: LogDirectory | None = None) -> Listed | None:
@@ -132,12 +128,11 @@ def _is_same_log(before: Listed, after: Listed) -> bool:
         return False
     if old[:-1] != new[: max(0, len(old) - 1)]:
         return False
-    return not old or _has_grown(old[-1], new[len(old) - 1])
-
-
-def _has_grown(old: FileSeen, new: FileSeen) -> bool:
-    same_file = old.entry.name == new.entry.name and old.stat[3:] == new.stat[3:]
-    return same_file and old.stat[0] <= new.stat[0]
+    if not old:
+        return True
+    last, same = old[-1], new[len(old) - 1]
+    is_same_file = last.entry.name == same.entry.name and last.stat[3:] == same.stat[3:]
+    return is_same_file and last.stat[0] <= same.stat[0]
 
 
 def _copy_once(
@@ -147,7 +142,7 @@ def _copy_once(
     replica = read_replica(listed.path, listed.name, [file.entry for file in listed.files], found)
     segments = current_segments(replica, found.skipped)
     directory, partition = listed.log_directory, listed.partition
-    high_watermark = directory.high_watermarks.get(partition)
+    replica = replace(replica, high_watermark=directory.high_watermarks.get(partition))
     committed_end = listed.bound()
     bound = INT64_MAX if committed_end is None or rules.log_end else committed_end
     log_start = max(directory.log_starts.get(partition, 0), *(one.base_offset for one in segments[:1]), 0)
@@ -155,7 +150,7 @@ def _copy_once(
     stats = {file.entry.path: file.stat for file in listed.files}
     known = known_segments(listed, replica, segments, previous, log_start, bound)
     if isinstance(known, Behind):
-        return _kept_outcome(listed, known, replace(replica, high_watermark=high_watermark))
+        return _kept_outcome(listed, known, replica)
     log_start = max(log_start, known.log_start_offset)
     kept = known.kept
     copied: dict[int, KnownSegment] = {}
@@ -183,7 +178,7 @@ def _copy_once(
     log_end = max([last_base, *(piece.end_offset for piece in pieces[-1:])])
     end_offset = min(bound, log_end)
     damage = [damage for each in copied.values() for damage in each.damage]
-    known_end, record = recorded_end(replace(replica, high_watermark=high_watermark))
+    known_end, record = recorded_end(replica)
     # What is above the high watermark was not copied.
     is_short = log_end < known_end and end_of(segments).end_offset < known_end
     if is_short and not any(one.end_offset is None for one in damage):
@@ -196,7 +191,7 @@ def _copy_once(
         pieces=pieces,
         log_start_offset=min(log_start, end_offset),
         end_offset=end_offset,
-        high_watermark=high_watermark,
+        high_watermark=replica.high_watermark,
         epochs=tuple(entry for entry in replica.epochs if entry.start_offset <= end_offset),
         snapshot=_snapshot(replica, end_offset, previous, writer, found),
         source=directory.source.directory,

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import BinaryIO, Final
 
 from klog.backup import names
 from klog.backup.keys import UserKey, key_from_environment
-from klog.backup.model import PartitionState, Piece
+from klog.backup.model import Piece
 from klog.backup.packing import reading_ahead, unpacked
 from klog.backup.repository import Repository, open_repository
 from klog.backup.retrying import NO_RETRIES, RetryPolicy
@@ -80,10 +80,3 @@ def segment_bytes(repository: Repository, pieces: Iterable[Piece]) -> Iterator[m
 def is_damage(error: StorageError) -> bool:
     """Whether an object is damaged or missing; otherwise the repository cannot be reached."""
     return not isinstance(error.__cause__, OSError) or missing(error)
-
-
-def pieces_of(state: PartitionState, from_offset: int, end_offset: int) -> Sequence[Piece]:
-    """The pieces of a partition that may have offsets in a range."""
-    return [
-        piece for piece in state.pieces if piece.first_offset < end_offset and from_offset < piece.end_offset
-    ]
