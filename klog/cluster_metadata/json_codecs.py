@@ -38,7 +38,9 @@ def _same(value: Value) -> Value:
     return value
 
 
-def _scalar(kind: type, expected: str, accepts: Callable[[Value], bool] = lambda _: True) -> Codec:
+def scalar(kind: type, expected: str, accepts: Callable[[Value], bool] = lambda _: True) -> Codec:
+    """A value of one type that is the same in JSON; `expected` is the word for those that are accepted."""
+
     def decode(value: Value, place: str) -> Value:
         if type(value) is not kind or not accepts(value):
             raise invalid(place, expected, value)
@@ -49,7 +51,7 @@ def _scalar(kind: type, expected: str, accepts: Callable[[Value], bool] = lambda
 
 def integer(least: int, most: int = INT32_MAX) -> Codec:
     """A whole number within limits."""
-    return _scalar(int, f"a whole number from {least} to {most}", lambda value: least <= value <= most)
+    return scalar(int, f"a whole number from {least} to {most}", lambda value: least <= value <= most)
 
 
 def _is_text(value: str) -> bool:
@@ -65,9 +67,9 @@ def _is_uuid(value: str) -> bool:
     return True
 
 
-TEXT: Final = _scalar(str, "text", _is_text)
-UUID: Final = _scalar(str, "an id of 22 characters", _is_uuid)
-BOOL: Final = _scalar(bool, "true or false")
+TEXT: Final = scalar(str, "text", _is_text)
+UUID: Final = scalar(str, "an id of 22 characters", _is_uuid)
+BOOL: Final = scalar(bool, "true or false")
 BROKER_ID: Final = integer(0)
 INT32: Final = integer(-INT32_MAX - 1)
 INT64: Final = integer(-INT64_MAX - 1, INT64_MAX)

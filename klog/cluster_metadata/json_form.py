@@ -7,7 +7,7 @@ line of its own. Secrets are null unless they are asked for. Bytes of another ve
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Final
 
 from klog.client.admin import Resource, ResourceType
@@ -25,11 +25,11 @@ from klog.cluster_metadata.json_codecs import (
     array,
     as_set,
     integer,
-    invalid,
     keyed,
     mapping,
     named,
     optional,
+    scalar,
     single,
     structure,
 )
@@ -60,20 +60,9 @@ VERSION: Final = 1
 _IDS: Final = array(BROKER_ID)
 _INT16: Final = integer(-(2**15), 2**15 - 1)
 _PORT: Final = integer(-1, 65535)
-_PROTOCOL: Final = Codec(lambda name: name, lambda value, place: _one_of(SECURITY_PROTOCOLS, value, place))
-_MECHANISM: Final = Codec(lambda name: name, lambda value, place: _one_of(HASHES, value, place))
-
-
-def _one_of(known: Collection[str], value: Value, place: str) -> str:
-    if not isinstance(value, str) or value not in known:
-        raise invalid(place, f"one of {', '.join(known)}", value)
-    return value
-
-
-def _decode_topic(value: Value, place: str) -> str:
-    if not isinstance(value, str) or not is_legal_topic(value):
-        raise invalid(place, "a topic's name", value)
-    return value
+_PROTOCOL: Final = scalar(str, f"one of {', '.join(SECURITY_PROTOCOLS)}", SECURITY_PROTOCOLS.__contains__)
+_MECHANISM: Final = scalar(str, f"one of {', '.join(HASHES)}", HASHES.__contains__)
+_NAME: Final = scalar(str, "a topic's name", is_legal_topic)
 
 
 def _decode_credential(value: Value, place: str) -> Value:
@@ -87,7 +76,6 @@ def _decode_part(value: Value, place: str) -> Part:
     return DEFAULT if value is None else str(TEXT.decode(value, place))
 
 
-_NAME: Final = Codec(lambda name: name, _decode_topic)
 _PART: Final = Codec(lambda part: None if part is DEFAULT else part, _decode_part)
 
 _ASSIGNMENT: Final = structure(

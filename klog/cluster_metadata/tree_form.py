@@ -11,7 +11,6 @@ from klog.cluster_metadata.forms import OnProblem, Reading, raise_problem
 from klog.cluster_metadata.model import (
     Broker,
     Cluster,
-    DelegationToken,
     Partition,
     ScramUser,
     SupportedVersions,
@@ -23,7 +22,7 @@ from klog.formats.names import TopicPartition, is_legal_topic
 from klog.metadata import paths, znodes
 from klog.metadata.errors import InvalidZnodeError, NoNodeError
 from klog.metadata.store import Node
-from klog.metadata.values import BrokerRegistration, TopicAssignment
+from klog.metadata.values import BrokerRegistration
 from klog.protocol.acls import Acl, ResourcePattern
 from klog.security.authentication.scram_credentials import HASHES, ScramCredential, parse_credential
 from klog.security.authorization import acl_znodes
@@ -77,7 +76,9 @@ class _Reader:
             next_producer_id=self._single(
                 paths.PRODUCER_ID_BLOCK, lambda data: znodes.decode_producer_id_block(data).last + 1, 0
             ),
-            tokens=self._each(self._children(token_znodes.TOKENS), token_znodes.path, _token),
+            tokens=self._each_data(
+                self._children(token_znodes.TOKENS), token_znodes.path, token_znodes.decode
+            ),
             brokers=self._brokers(),
             controller_epoch=self._single(paths.CONTROLLER_EPOCH, znodes.decode_epoch, 0),
             deletions=frozenset(self._legal(self._children(paths.DELETE_TOPICS), paths.DELETE_TOPICS)),
@@ -104,6 +105,14 @@ class _Reader:
             self._on_problem(error)
             return absent
 
+    def _each_data(
+        self,
+        keys: Iterable[_Key],
+        path: Callable[[_Key], str],
+        decode: Callable[[_Key, bytes | None], _Value],
+    ) -> dict[_Key, _Value]:
+        return self._each(keys, path, lambda key, node: decode(key, node.data))
+
     def _each(
         self, keys: Iterable[_Key], path: Callable[[_Key], str], decode: Callable[[_Key, Node], _Value]
     ) -> dict[_Key, _Value]:
@@ -120,7 +129,7 @@ class _Reader:
         return found
 
     def _topics(self) -> dict[str, Topic]:
-        assignments = self._each(self._children(paths.TOPICS), paths.topic, _assignment)
+        assignments = self._each_data(self._children(paths.TOPICS), paths.topic, znodes.decode_topic)
         numbers = [partition for each in assignments.values() for partition, _ in each]
         states = self._each(numbers, paths.partition_state, znodes.decode_partition_state)
         topics = {}
@@ -143,7 +152,7 @@ class _Reader:
         found: dict[Resource, Mapping[str, str | None]] = {}
         for kind, folder in ENTITIES.items():
             entities = [f"{folder}/{name}" for name in self._children(paths.config(folder))]
-            for path, configs in self._each(entities, paths.config, _config).items():
+            for path, configs in self._each_data(entities, paths.config, znodes.decode_config).items():
                 name = znodes.desanitize(path.partition("/")[2])
                 if configs:
                     found[Resource(kind, "" if name == paths.DEFAULT_ENTITY else name)] = configs
@@ -153,7 +162,7 @@ class _Reader:
         """Credentials and quotas of users, clients and addresses."""
         found = {}
         entities = list(self._quota_entities())
-        for path, configs in self._each(entities, paths.config, _config).items():
+        for path, configs in self._each_data(entities, paths.config, znodes.decode_config).items():
             entity = entity_of_path(path)
             if entity is not None:
                 found[entity] = (self._credentials(entity, configs), self._limits(entity, configs))
@@ -217,7 +226,9 @@ class _Reader:
             for kind in acl_znodes.RESOURCE_TYPES
             for name in self._children(acl_znodes.type_path(pattern_type, kind))
         ]
-        return frozenset().union(*self._each(patterns, acl_znodes.pattern_path, _acls_of).values())
+        return frozenset().union(
+            *self._each_data(patterns, acl_znodes.pattern_path, acl_znodes.decode_acls).values()
+        )
 
     def _generated_broker_ids(self) -> int:
         node = self._tree.get_many([paths.BROKER_SEQUENCE])[0]
@@ -234,22 +245,6 @@ class _Reader:
             self._notes.append(f"the offsets of {groups} old groups are in {paths.CONSUMERS} and stay there")
         if migration is not None:
             self._notes.append("a migration to KRaft has begun: KRaft's controllers may have later metadata")
-
-
-def _assignment(name: str, node: Node) -> TopicAssignment:
-    return znodes.decode_topic(name, node.data)
-
-
-def _token(token_id: str, node: Node) -> DelegationToken:
-    return token_znodes.decode(token_id, node.data)
-
-
-def _config(path: str, node: Node) -> dict[str, str]:
-    return znodes.decode_config(path, node.data)
-
-
-def _acls_of(pattern: ResourcePattern, node: Node) -> frozenset[Acl]:
-    return acl_znodes.decode_acls(pattern, node.data)
 
 
 def _broker(broker_id: int, node: Node) -> Broker:

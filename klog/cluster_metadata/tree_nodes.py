@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from klog.client.admin import ResourceType
 from klog.cluster_metadata import token_znodes
-from klog.cluster_metadata.model import Cluster, ScramUser
+from klog.cluster_metadata.model import Cluster
 from klog.cluster_metadata.tree_form import ENTITIES, partition_paths
 from klog.formats.constants import NO_LEADER
 from klog.metadata import paths, znodes
@@ -79,16 +79,12 @@ def _users(cluster: Cluster) -> Iterator[tuple[str, bytes]]:
         found[entity.path] = changed_config(
             entity, {}, [QuotaChange(*each) for each in sorted(limits.items())]
         )
-    for user, credential in sorted(cluster.scram.items(), key=_user):
+    for user, credential in sorted(cluster.scram.items(), key=lambda item: item[0]):
         if credential is not None:
             found.setdefault(QuotaEntity(user=user.user).path, {})[user.mechanism] = credential.text()
     # A user's node comes before those of its clients, which would make it without data.
     for entity_path, configs in sorted(found.items()):
         yield paths.config(entity_path), znodes.encode_config(configs)
-
-
-def _user(item: tuple[ScramUser, object]) -> ScramUser:
-    return item[0]
 
 
 def _topics(cluster: Cluster) -> Iterator[tuple[str, bytes | None]]:
