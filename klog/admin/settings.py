@@ -83,7 +83,7 @@ def settings_of(
             f"security.protocol={protocol} is unknown", cure=f"one of {', '.join(SECURITY_PROTOCOLS)}"
         )
     if timeout_ms is None:
-        timeout_ms = _number(properties, "request.timeout.ms", DEFAULT_TIMEOUT_MS)
+        timeout_ms = milliseconds(properties, "request.timeout.ms", DEFAULT_TIMEOUT_MS)
     return ClientSettings(
         parse_bootstrap(servers),
         tls=_tls(properties) if protocol.endswith("SSL") else None,
@@ -94,7 +94,8 @@ def settings_of(
     )
 
 
-def _number(properties: Mapping[str, str], key: str, default: int) -> int:
+def milliseconds(properties: Mapping[str, str], key: str, default: int) -> int:
+    """A property that is a number of milliseconds. Raises UsageError."""
     text = properties.get(key, str(default))
     if not text.isdecimal():
         raise UsageError(f"{key}={text} is not a number of milliseconds")

@@ -222,7 +222,7 @@ class Throttles:
     ) -> tuple[list[int], dict[int, KlogError]]:
         """Change the rates of brokers: `restoring` or `clearing` says how.
 
-        Returns the brokers that were changed, and why others could not be asked, such as those that do not run.
+        Returns the brokers that were changed, and why others could not be asked: some may not run.
         """
         changed, failures = [], {}
         for broker_id in sorted(broker_ids):

@@ -12,7 +12,7 @@ from klog.commands.offline.options import DryRun
 from klog.commands.shared.messages import print_line, print_report
 from klog.commands.shared.option_sets import argument, flag, valued
 from klog.commands.shared.tables import show_json
-from klog.commands.shared.terminal import confirmed, count_of
+from klog.commands.shared.terminal import agree, count_of
 from klog.formats.errors import FormatError, KlogError, UsageError
 
 if TYPE_CHECKING:
@@ -74,8 +74,7 @@ def adopt(
         if agreed.adoptions or agreed.raised or agreed.taken_over:
             if not as_json:
                 _show(agreed, dry_run=True)
-            if not confirmed("Write this into the metadata?", yes=False):
-                raise typer.Exit(1)
+            agree("Write this into the metadata?", yes=False)
     plan = run_adoption(
         found,
         dry_run=dry_run,

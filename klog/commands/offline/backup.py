@@ -25,13 +25,14 @@ from klog.commands.offline.backing.running import (
 from klog.commands.offline.options import DryRun
 from klog.commands.shared.arguments import parse_span, parse_time
 from klog.commands.shared.cells import human_bytes
+from klog.commands.shared.changing import exit_if_failed
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.interrupts import Interrupts
 from klog.commands.shared.key_options import KeyOptions, key_in
 from klog.commands.shared.messages import print_error, print_line, print_note
 from klog.commands.shared.option_sets import CommandGroup, argument, flag, optional, valued
 from klog.commands.shared.output import OutputOptions
-from klog.commands.shared.terminal import confirmed, count_of
+from klog.commands.shared.terminal import agree, count_of
 from klog.commands.shared.usage import missing
 from klog.formats.errors import KlogError, MissingInputError, UsageError
 from klog.replicas.files import is_remote, local_path
@@ -180,7 +181,7 @@ def list_backups(repository: Place, keys: KeyOptions, output: OutputOptions) -> 
 
     catalogue = read_catalogue(open_patiently(repository, keys))
     output.show(list(backup_rows(catalogue, text=output.for_people)), none=f"{repository} has no backups")
-    _end_with(_problems_of(catalogue))
+    exit_if_failed(_problems_of(catalogue))
 
 
 @app.command("show")
@@ -206,7 +207,7 @@ def show_backup(
         problems = _problems_of(catalogue)
         rows = list(topic_rows(opened, catalogue, problems.append, text=output.for_people))
         output.show(rows, none=f"{repository} has no backups")
-        _end_with(problems)
+        exit_if_failed(problems)
         return
     manifest = opened.manifest(backup)
     output.show(partition_rows(manifest, opened.partitions(manifest), text=output.for_people))
@@ -216,14 +217,6 @@ def show_backup(
 
 def _problems_of(catalogue: Catalogue) -> list[KlogError]:
     return [*catalogue.damaged.values(), *catalogue.problems]
-
-
-def _end_with(problems: Sequence[KlogError]) -> None:
-    """Name what is damaged. The exit code is 1 then."""
-    for problem in problems:
-        print_error(problem)
-    if problems:
-        raise typer.Exit(1)
 
 
 @app.command("verify")
@@ -329,8 +322,7 @@ def prune_backups(
             f"{count_of(len(plan.removed), 'backup')} and {objects} to remove"
         )
     if plan.removes_something and not dry_run:
-        if not confirmed("Remove them?", yes=yes):
-            raise typer.Exit(1)
+        agree("Remove them?", yes=yes)
         prune(opened, plan, lambda _name: None)
     if not output.for_people:
         removed: list[dict[str, object]] = [

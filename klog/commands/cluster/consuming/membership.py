@@ -59,6 +59,7 @@ class GroupOptions:
 
     def member(self, group_id: str, properties: Mapping[str, str]) -> MemberSettings:
         """How to be a member, by Kafka's consumer configs. Raises UsageError."""
+        from klog.admin.settings import milliseconds
         from klog.client.membership import MemberSettings
 
         known = MemberSettings(group_id)
@@ -67,24 +68,19 @@ class GroupOptions:
             group_id,
             instance_id,
             _assignors(properties.get("partition.assignment.strategy", "")) or known.assignors,
-            _ms(properties, "session.timeout.ms", known.session_timeout_ms),
-            _ms(properties, "max.poll.interval.ms", known.rebalance_timeout_ms),
-            _ms(properties, "heartbeat.interval.ms", known.heartbeat_interval_ms),
-            _ms(properties, "metadata.max.age.ms", known.metadata_age_ms),
+            milliseconds(properties, "session.timeout.ms", known.session_timeout_ms),
+            milliseconds(properties, "max.poll.interval.ms", known.rebalance_timeout_ms),
+            milliseconds(properties, "heartbeat.interval.ms", known.heartbeat_interval_ms),
+            milliseconds(properties, "metadata.max.age.ms", known.metadata_age_ms),
         )
 
     def commit_interval_ms(self, properties: Mapping[str, str]) -> int | None:
         """How often to commit, None for never. Raises UsageError."""
         if self.no_commit or not is_true(properties, "enable.auto.commit", default=True):
             return None
-        return _ms(properties, "auto.commit.interval.ms", 5_000)
+        from klog.admin.settings import milliseconds
 
-
-def _ms(properties: Mapping[str, str], name: str, default: int) -> int:
-    text = properties.get(name, str(default))
-    if not text.isdecimal():
-        raise UsageError(f"{name}={text} is not a number of milliseconds")
-    return int(text)
+        return milliseconds(properties, "auto.commit.interval.ms", 5_000)
 
 
 def _assignors(text: str) -> tuple[Assignor, ...]:

@@ -54,10 +54,9 @@ class TransactionOptions:
                 if value is not None:
                     raise UsageError(f"{name} is for transactions", cure="--transactional-id ID")
             return None
-        text = properties.get("transaction.timeout.ms", str(_TIMEOUT_MS))
-        if not text.isdecimal():
-            raise UsageError(f"transaction.timeout.ms={text} is not a number of milliseconds")
-        return transactional_id, int(text)
+        from klog.admin.settings import milliseconds
+
+        return transactional_id, milliseconds(properties, "transaction.timeout.ms", _TIMEOUT_MS)
 
 
 class Commits:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from klog.commands.shared.decoding.field_encoding import FieldEncoding
 from klog.export.decoders.choose import decoder_of, resolve_decoding
@@ -14,12 +14,6 @@ from klog.export.decoders.registry import SchemaSource
 from klog.export.decoders.wire import RegisteredSchema, split_header
 from klog.formats.errors import UsageError
 from klog.formats.optional import require_pyarrow
-
-_KINDS: Final[Mapping[FieldEncoding, str]] = {
-    FieldEncoding.JSON: "JSON",
-    FieldEncoding.AVRO: "AVRO",
-    FieldEncoding.PROTOBUF: "PROTOBUF",
-}
 
 
 class Texts(NamedTuple):
@@ -54,7 +48,7 @@ def field_decoder(
     if encoding is None and (schema is not None or message is not None):
         raise UsageError(f"--{field}-schema needs the encoding", cure=f"--decode-{field} avro or protobuf")
     if schema is None and source is not None:
-        return RegisteredFields(source, None if encoding is None else _KINDS[encoding])
+        return RegisteredFields(source, None if encoding is None else encoding.upper())
     if encoding is None:
         return None
     if encoding is FieldEncoding.JSON and schema is None:
