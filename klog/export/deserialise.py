@@ -31,13 +31,13 @@ class BadRecords(StrEnum):
     """Reject it: it is written to `_rejects` with its bytes."""
 
 
-class BadRows:
-    """Handles rows that could not be decoded, in one of the two ways of `BadRecords`."""
+class TableOfRows:
+    """Makes rows, and handles those that could not be decoded in one of the two ways of `BadRecords`."""
 
     def __init__(self, bad_records: BadRecords) -> None:
         self._bad_records = bad_records
 
-    def schema(self, decoded: pa.Schema) -> pa.Schema:
+    def _with_errors(self, decoded: pa.Schema) -> pa.Schema:
         """The schema, with the error column if there is one."""
         import pyarrow as pa
 
@@ -51,7 +51,7 @@ class BadRows:
 
         return input_schema.append(pa.field(ERROR_COLUMN, pa.string()))
 
-    def separate(
+    def _separate(
         self,
         batch: pa.RecordBatch,
         columns: Sequence[pa.Array],
@@ -108,7 +108,7 @@ def _error_column(
     return pa.array(values, _error_kind())
 
 
-class Deserialiser:
+class Deserialiser(TableOfRows):
     """Decodes the keys and values of record batches. Raises UsageError for an invalid schema.
 
     It is not safe to use from several threads at a time.
@@ -117,7 +117,7 @@ class Deserialiser:
     def __init__(
         self, key: Decoding = RAW, value: Decoding = RAW, bad_records: BadRecords = BadRecords.COLUMN
     ) -> None:
-        self._bad_rows = BadRows(bad_records)
+        super().__init__(bad_records)
         found = {"key": decoder_of(key), "value": decoder_of(value)}
         self._decoders: dict[str, Decoder] = {
             name: decoder for name, decoder in found.items() if decoder is not None
@@ -138,11 +138,7 @@ class Deserialiser:
             field.with_type(self._decoders[field.name].kind) if field.name in self._decoders else field
             for field in input_schema
         ]
-        return self._bad_rows.schema(pa.schema(fields))
-
-    def rejects_schema(self, input_schema: pa.Schema) -> pa.Schema:
-        """The schema of rejected rows: the columns as they were read, and the reason."""
-        return self._bad_rows.rejects_schema(input_schema)
+        return self._with_errors(pa.schema(fields))
 
     def apply(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
         """The batch with its columns decoded, and the rejected rows (None if there are none)."""
@@ -157,4 +153,4 @@ class Deserialiser:
                 reasons[row] = f"{reasons[row]}; {name}: {why}" if row in reasons else f"{name}: {why}"
                 bad_columns.setdefault(row, []).append(name)
         schema = self.schema(batch.schema)
-        return self._bad_rows.separate(batch, list(columns.values()), schema, reasons, bad_columns)
+        return self._separate(batch, list(columns.values()), schema, reasons, bad_columns)

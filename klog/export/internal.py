@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from klog.export.decoders.types_ddl import parse_type
-from klog.export.deserialise import BadRecords, BadRows
+from klog.export.deserialise import BadRecords, TableOfRows
 from klog.formats.errors import FormatError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ READ_COLUMNS: Final = ("key", "value", *POSITION_COLUMNS)
 ReadRow = Callable[[bytes | None, bytes | None], dict[str, Any]]
 
 
-class InternalTable:
+class InternalTable(TableOfRows):
     """The table of one internal topic: `read_row` makes a row with the columns of `ddl` from key and value.
 
     It raises FormatError for a bad record. The table has the interface of
@@ -42,7 +42,7 @@ class InternalTable:
     def __init__(self, ddl: str, read_row: ReadRow, bad_records: BadRecords = BadRecords.COLUMN) -> None:
         self._kind = parse_type(ddl)
         self._read_row = read_row
-        self._bad_rows = BadRows(bad_records)
+        super().__init__(bad_records)
 
     def schema(self, input_schema: pa.Schema) -> pa.Schema:
         """The schema of the table's batches."""
@@ -53,11 +53,7 @@ class InternalTable:
             for name, new in POSITION_COLUMNS.items()
             if name in input_schema.names
         ]
-        return self._bad_rows.schema(pa.schema([*places, *self._kind]))
-
-    def rejects_schema(self, input_schema: pa.Schema) -> pa.Schema:
-        """The schema of rejected rows: the columns as they were read, and the reason."""
-        return self._bad_rows.rejects_schema(input_schema)
+        return self._with_errors(pa.schema([*places, *self._kind]))
 
     def apply(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
         """The batch as rows of the table, and the rejected rows (None if there are none)."""
@@ -74,7 +70,7 @@ class InternalTable:
                 rows.append(None)
         places = [batch.column(name) for name in POSITION_COLUMNS if name in batch.schema.names]
         columns = [*places, *pa.array(rows, self._kind).flatten()]
-        return self._bad_rows.separate(batch, columns, self.schema(batch.schema), errors, ("key", "value"))
+        return self._separate(batch, columns, self.schema(batch.schema), errors, ("key", "value"))
 
 
 def internal_table(topic: str, bad_records: BadRecords = BadRecords.COLUMN) -> InternalTable | None:

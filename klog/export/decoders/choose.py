@@ -14,8 +14,6 @@ from klog.replicas.files import read_small
 
 Samples = Callable[[], Iterable[bytes]]
 
-_REGISTERED_KINDS = {Encoding.JSON: "JSON", Encoding.AVRO: "AVRO", Encoding.PROTOBUF: "PROTOBUF"}
-
 
 def decoder_of(decoding: Decoding) -> Decoder | None:
     """The decoder of a decoding; None if bytes stay as they are. Raises UsageError for an invalid schema."""
@@ -79,7 +77,7 @@ def _from_schema(requested: RequestedDecoding, samples: Samples) -> Decoding:
 
 
 def _from_directory(requested: RequestedDecoding, samples: Samples) -> Decoding:
-    kind = _REGISTERED_KINDS[requested.encoding]
+    kind = requested.encoding.upper()
     schemas = {
         number: schema
         for number, schema in read_schemas(requested.schema_directory).items()
