@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Final
 
 from klog.formats.compression import CODEC_NAMES, GZIP, LZ4, ZSTD
 from klog.formats.constants import BATCH_HEADER_BYTES, INT32_MAX
@@ -57,15 +56,6 @@ class ConvertOptions:
     def largest_segment_bytes(self) -> int:
         """A segment that would become larger is continued in a new one."""
         return self.segment_bytes or DEFAULT_SEGMENT_BYTES
-
-    def to_json(self) -> dict[str, Any]:
-        """The options as JSON values."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> ConvertOptions:
-        """The options that `to_json` wrote."""
-        return cls(**values)
 
 
 def codec_of(name: str) -> int | None:

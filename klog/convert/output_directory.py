@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Collection, Sequence
+from dataclasses import asdict
 from typing import Any, Final
 
 from klog.convert.finishing import copy_files
@@ -92,6 +93,6 @@ class OutputDirectory:
         return {
             "version": _VERSION,
             "source": os.path.abspath(self._source),
-            "options": self._options.to_json(),
+            "options": asdict(self._options),
             "done": self._done,
         }

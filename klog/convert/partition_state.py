@@ -78,8 +78,7 @@ class PartitionState:
 
     def begin_swap(self, plan: PartitionPlan, swap: Swap) -> None:
         """Note that all is ready: from here on the swap is completed, whatever happens."""
-        segments = [segment.to_json() for segment in swap.segments]
-        noted = _plan_json(plan) | {"swap": {"replaces": list(swap.replaces), "segments": segments}}
+        noted = _plan_json(plan) | {"swap": swap._asdict()}
         write_atomically(self._path, _encoded(noted))
 
     def end(self) -> None:

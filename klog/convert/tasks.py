@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from klog.convert.options import ConvertOptions
@@ -85,13 +85,13 @@ class ConvertTask:
         """The task as JSON values."""
         return {
             "number": self.number,
-            "partition": list(self.partition),
+            "partition": self.partition,
             "directory": self.directory,
             "target": self.target,
             "baseOffset": self.base_offset,
-            "sources": [list(source) for source in self.sources],
-            "options": self.options.to_json(),
-            "epochs": [list(entry) for entry in self.epochs],
+            "sources": self.sources,
+            "options": asdict(self.options),
+            "epochs": self.epochs,
         }
 
 
@@ -103,13 +103,9 @@ class NewSegment(NamedTuple):
     size_bytes: int
     files: tuple[str, ...]
 
-    def to_json(self) -> list[Any]:
-        """The segment as JSON values."""
-        return [self.base_offset, self.next_offset, self.size_bytes, list(self.files)]
-
     @classmethod
     def from_json(cls, values: Sequence[Any]) -> NewSegment:
-        """The segment that `to_json` wrote."""
+        """The segment that JSON has as an array."""
         base_offset, next_offset, size_bytes, files = values
         return cls(base_offset, next_offset, size_bytes, tuple(files))
 
@@ -140,7 +136,7 @@ class TaskResult:
         """The result as JSON values."""
         return {
             "number": self.number,
-            "segments": [segment.to_json() for segment in self.segments],
+            "segments": self.segments,
             "batchesRead": self.batches_read,
             "batchesWritten": self.batches_written,
             "hasProducers": self.has_producers,
