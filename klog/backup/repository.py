@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import suppress
 from functools import lru_cache
 from secrets import token_bytes
@@ -41,7 +41,7 @@ class Repository:
     def __init__(self, store: Store, info: RepositoryInfo) -> None:
         self.store = store
         self.info = info
-        self.states = lru_cache(_OBJECTS_KEPT)(self._read_states)
+        self.states = lru_cache(_OBJECTS_KEPT)(lambda name: self.document(name, documents.decode_states))
         self._tables = lru_cache(_OBJECTS_KEPT)(lambda name: self.document(name, documents.decode_table))
 
     @property
@@ -49,9 +49,9 @@ class Repository:
         """The path or URI."""
         return self.store.place
 
-    def ids(self) -> list[str]:
+    def ids(self, directory: str = names.MANIFESTS) -> list[str]:
         """The ids of all backups, the oldest first."""
-        found = map(names.id_of_manifest, self.store.files(names.MANIFESTS))
+        found = map(names.id_of_manifest, self.store.files(directory))
         return sorted(each for each in found if each is not None)
 
     def newest_first(self) -> Iterator[str]:
@@ -87,8 +87,7 @@ class Repository:
 
     def ids_of_day(self, day: str) -> list[str]:
         """The ids of a day, the oldest first."""
-        found = map(names.id_of_manifest, self.store.files(f"{names.MANIFESTS}/{day}"))
-        return sorted(each for each in found if each is not None)
+        return self.ids(f"{names.MANIFESTS}/{day}")
 
     def newest(self) -> Manifest | None:
         """The newest backup, None if there is none. Raises `FormatError` if it cannot be read."""
@@ -152,9 +151,6 @@ class Repository:
         if found is None:
             raise FormatError(f"has no state of {partition}", file=self._file(name))
         return found
-
-    def _read_states(self, name: str) -> Mapping[TopicPartition, StoredState]:
-        return self.document(name, documents.decode_states)
 
     def side_by_side(self, work: Callable[[_Item], _Result], items: Sequence[_Item]) -> Iterator[_Result]:
         """The results of reading several things; in an object store several at a time."""

@@ -36,7 +36,7 @@ class DerivedFiles:
     def __init__(self, view: PartitionView, snapshot: bytes | None, settings: IndexSettings) -> None:
         self.epochs: list[EpochEntry] = []
         self.problem: CorruptRecordError | None = None
-        self._producers = _Producers(view, snapshot)
+        self.producers = Producers(view, snapshot)
         self._settings = settings
         self._table = BatchTable()
         self._state = IndexState(0, settings.interval_bytes)
@@ -60,24 +60,15 @@ class DerivedFiles:
             what = f"batch ends at the largest offset there is, {INT64_MAX}"
             self.problem = CorruptRecordError(what, position_bytes=table.position[len(table) - 1])
             return
-        self._producers.follow(data, table, len(table))
+        self.producers.follow(data, table, len(table))
         note_epochs(table, len(table), self.epochs)
 
     def end_segment(self) -> SegmentIndexes:
         """The files beside the segment that ends here."""
-        return SegmentIndexes(*index_files(self._state), self._producers.take_aborted())
-
-    def snapshot_at(self, offset: int) -> bytes:
-        """The bytes of a producer snapshot at an offset that all batches so far lie below."""
-        return self._producers.snapshot_at(offset)
-
-    @property
-    def largest_producer_id(self) -> int:
-        """-1 if there is no producer."""
-        return self._producers.largest_producer_id
+        return SegmentIndexes(*index_files(self._state), self.producers.take_aborted())
 
 
-class _Producers:
+class Producers:
     """Follows the producers of a log. What the backup's snapshot says counts from its offset on: it also has
     producers whose batches were deleted.
     """
@@ -88,6 +79,7 @@ class _Producers:
         self._offset = view.snapshot.offset if view.snapshot is not None else -1
 
     def follow(self, data: memoryview | bytearray, table: BatchTable, rows: int) -> None:
+        """Take the first rows of a table."""
         first = 0
         if self._snapshot is not None:
             while first < rows and table.base_offset[first] < self._offset:

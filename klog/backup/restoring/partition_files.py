@@ -115,12 +115,14 @@ class PartitionWriter:
 
     def finish(self) -> WrittenPartition:
         """Write the files that follow from all batches."""
-        if not self._segments or self._goes_on_in_empty_segment():
+        if not self._segments or self._ends_with_empty_segment():
             self._roll(self.end_offset)
         self._end_segment()
         derived = self._derived
         if self.end_offset > self._segments[0]:
-            self._save(FileKind.PRODUCER_SNAPSHOT, self.end_offset, derived.snapshot_at(self.end_offset))
+            self._save(
+                FileKind.PRODUCER_SNAPSHOT, self.end_offset, derived.producers.snapshot_at(self.end_offset)
+            )
         known = self._epochs()
         self._save_plain(FileKind.LEADER_EPOCH_CHECKPOINT, build_epochs(EpochCheckpoint(known.entries)))
         if self._view.topic_id is not None:
@@ -132,7 +134,7 @@ class PartitionWriter:
             self.end_offset,
             known.entries[-1].epoch if known.entries else -1,
             self._size_bytes,
-            max(self.largest_producer_id, derived.largest_producer_id),
+            max(self.largest_producer_id, derived.producers.largest_producer_id),
         )
 
     def _epochs(self) -> LeaderEpochs:
@@ -156,7 +158,7 @@ class PartitionWriter:
             with self._writing():
                 synced.close()
 
-    def _goes_on_in_empty_segment(self) -> bool:
+    def _ends_with_empty_segment(self) -> bool:
         """Whether the log ends with a segment without batches.
 
         It did at its source; or all that was there at the moment was deleted before a run came, and the batch
@@ -172,7 +174,9 @@ class PartitionWriter:
     def _roll(self, base_offset: int) -> None:
         if self._segments:
             self._end_segment()
-            self._save(FileKind.PRODUCER_SNAPSHOT, base_offset, self._derived.snapshot_at(base_offset))
+            self._save(
+                FileKind.PRODUCER_SNAPSHOT, base_offset, self._derived.producers.snapshot_at(base_offset)
+            )
         self._derived.begin_segment(base_offset)
         self._segment_bytes = 0
         self._segments.append(base_offset)

@@ -194,7 +194,7 @@ def restore(
     klog restore /mnt/backup --at 1h --to /var/lib/kafka --kraft --metadata-version 4.1
     klog restore /mnt/backup --at 1h --topic orders --rename orders=orders-old --bootstrap-server kafka:9092
     """
-    from klog.backup.restoring.damage import refuse
+    from klog.backup.restoring.damage import refuse, without_damaged_metadata
     from klog.backup.restoring.histories import Detail
     from klog.backup.restoring.request import select
     from klog.backup.restoring.target import require_empty
@@ -211,7 +211,8 @@ def restore(
     selected = select(opened, request, _saying(said, request) if skip_damaged else refuse)
     note_moment(selected)
     if skip_damaged:
-        selected, left_out = _without_damaged_metadata(opened, selected)
+        manifest = without_damaged_metadata(opened, selected.manifest, left_out.append)
+        selected = replace(selected, manifest=manifest)
     if producing is not None:
         _look_at_cluster(opened, selected, request, connection, producing)
     if skip_damaged:
@@ -263,14 +264,6 @@ def _saying(said: list[LeftOut], request: RestoreRequest) -> OnDamage:
             said.append(each)
 
     return say
-
-
-def _without_damaged_metadata(repository: Repository, selected: Selected) -> tuple[Selected, list[LeftOut]]:
-    from klog.backup.restoring.damage import without_damaged_metadata
-
-    left_out: list[LeftOut] = []
-    manifest = without_damaged_metadata(repository, selected.manifest, left_out.append)
-    return replace(selected, manifest=manifest), left_out
 
 
 def _without_damaged(
