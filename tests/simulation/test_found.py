@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.simulation.run import run
-from tests.simulation.schedule import Crash, Pause, Schedule, ShutDown
+from tests.simulation.schedule import Crash, DeleteRecords, Expire, Pause, Schedule, ShutDown
 
 
 def test_a_follower_that_was_truncated_learns_the_high_watermark() -> None:
@@ -49,6 +49,52 @@ def test_a_log_that_loses_power_again_may_end_below_all_that_is_compared() -> No
         loss=0.0,
         chaos_ms=1927,
         tick_ms=250,
+        log_dirs=1,
+    )
+    assert run(schedule).failure is None
+
+
+def test_a_follower_keeps_what_its_leader_never_had_below_the_log_start_offset() -> None:
+    # The rules of the test missed it. b1 led and wrote at 2 what nobody fetched. b2, elected after it, wrote
+    # another record at 2, took the producer's again at 5, and deleted what is below 3. So it forgot where the
+    # epoch of b1 ends, answered b1 that this is at 3, and b1 cut nothing.
+    schedule = Schedule(
+        seed=4201201,
+        brokers=(1, 2, 3, 4),
+        topics=(
+            (
+                "a",
+                ((2, 3, 4), (1, 2, 4)),
+                (("min.insync.replicas", "1"), ("unclean.leader.election.enable", "true")),
+            ),
+            (
+                "__transaction_state",
+                ((4, 3, 1),),
+                (
+                    ("min.insync.replicas", "2"),
+                    ("cleanup.policy", "compact"),
+                    ("min.cleanable.dirty.ratio", "0.01"),
+                ),
+            ),
+            (
+                "__consumer_offsets",
+                ((4, 2, 3),),
+                (
+                    ("cleanup.policy", "compact"),
+                    ("min.cleanable.dirty.ratio", "0.01"),
+                    ("segment.bytes", "2500"),
+                ),
+            ),
+        ),
+        faults=(
+            Pause(at_ms=51, broker=1, for_ms=3509),
+            Pause(at_ms=688, broker=3, for_ms=691),
+            Expire(at_ms=2076, broker=4),
+            DeleteRecords(at_ms=2486, topic="a", partition=1),
+        ),
+        loss=0.02,
+        chaos_ms=2586,
+        tick_ms=500,
         log_dirs=1,
     )
     assert run(schedule).failure is None
