@@ -50,6 +50,10 @@ class Committed:
     # noticed that it was away. Followers cannot know then that their records of this epoch differ, as in
     # Kafka: it truncates where epochs differ. What is written in later epochs is compared again.
     excused_epoch: int = NO_EPOCH
+    # The last excused epoch before, and where it ends in the log of the leader. Below that, replicas may
+    # differ for good, also in what a later leader commits. Such records are None here.
+    last_excused: int = NO_EPOCH
+    known_from: int = 0
     state: LeaderAndIsr | None = None
     # Brokers that have lost unflushed records and have not yet been told that they are out of the ISR.
     lossy: set[int] = field(default_factory=set)
@@ -75,7 +79,7 @@ class Committed:
 
     def begin_again(self, offset: int) -> None:
         """A leader of a later epoch begins at this offset; what is below it is not compared any more."""
-        self.excused_epoch = NO_EPOCH
+        self.last_excused, self.excused_epoch = self.excused_epoch, NO_EPOCH
         self.start, self.records = offset, []
         self._of_key.clear()
         self._replaced.clear()
@@ -84,10 +88,11 @@ class Committed:
     def commit(self, records: Iterable[RecordId]) -> None:
         """These records are committed, too."""
         for each in records:
-            key = key_of(each)
+            record_id = each if self.end >= self.known_from else None
+            key = key_of(record_id)
             if key is not None:
                 self._of_key.setdefault(key, []).append(self.end)
-            self.records.append(each)
+            self.records.append(record_id)
 
     @property
     def was_unclean(self) -> bool:
@@ -218,6 +223,8 @@ class History:
             f"{who}: {start} <= {stable} <= {high} <= {end} does not hold for {model.name}"
         )
         if state.is_leader and state.leader_epoch >= model.since_epoch:
+            if model.last_excused != NO_EPOCH:
+                model.known_from = log.epochs.end_of(model.last_excused, end).end_offset
             if not is_new_epoch and seen.is_leader:
                 assert high >= seen.high_watermark, (
                     f"{who}: the high watermark of {model.name} fell to {high}"
@@ -356,7 +363,7 @@ class History:
         if epoch < model.since_epoch or not model.is_rebased or model.is_excused:
             return
         assert offset < model.end, f"{model.name}: offset {offset} is acknowledged before it is committed"
-        if offset < model.start:
+        if offset < max(model.start, model.known_from):
             return  # it was written before, and is not compared any more
         assert model.records[offset - model.start] in (record_id, None), (
             f"{model.name}: record {record_id} is acknowledged at {offset}, where another is committed"

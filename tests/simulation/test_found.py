@@ -98,3 +98,34 @@ def test_a_follower_keeps_what_its_leader_never_had_below_the_log_start_offset()
         log_dirs=1,
     )
     assert run(schedule).failure is None
+
+
+def test_records_of_an_excused_epoch_that_are_committed_in_a_later_one_may_differ() -> None:
+    # The rules of the test missed it. All replicas lost power, and b1 led on in epoch 0 before a controller
+    # noticed. b2 still had another record of epoch 0 at 0, and cannot know that it differs. The one of b1
+    # was committed in a later epoch, because nobody fetched it before.
+    schedule = Schedule(
+        seed=4201363,
+        brokers=(1, 2, 3),
+        topics=(
+            (
+                "__consumer_offsets",
+                ((1, 3, 2),),
+                (
+                    ("cleanup.policy", "compact"),
+                    ("min.cleanable.dirty.ratio", "0.01"),
+                    ("segment.bytes", "2500"),
+                ),
+            ),
+        ),
+        faults=(
+            Crash(at_ms=394, broker=1, down_ms=1314, power=True),
+            Crash(at_ms=1400, broker=3, down_ms=78, power=True),
+            Crash(at_ms=1557, broker=2, down_ms=69, power=True),
+        ),
+        loss=0.0,
+        chaos_ms=2278,
+        tick_ms=500,
+        log_dirs=2,
+    )
+    assert run(schedule).failure is None
