@@ -6,8 +6,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.peers.kafka import JAVA_SOURCES, KAFKA_3, QUICK_FLAGS, KafkaPeer
-from tests.peers.maven import jars_alone, require_program
+from tests.peers.kafka import JAVA_SOURCES, KAFKA_3, QUICK_FLAGS, KafkaPeer, compiled
+from tests.peers.maven import cache_directory, jars_alone, require_program
 
 _NEEDED = (
     ("org.apache.kafka", "connect-file", KAFKA_3),
@@ -33,12 +33,18 @@ def connect_command(main_class: str, *args: object) -> list[str]:
 def streams_command(program: str, *args: object) -> list[str]:
     """The command line of our program `tests/peers/java/streams/PROGRAM.java`, which logs to stdout.
 
-    Java compiles it as it starts. Raises PeerUnavailableError.
+    Raises PeerUnavailableError.
     """
-    return _command(str(JAVA_SOURCES / "streams" / f"{program}.java"), args)
+    source = JAVA_SOURCES / "streams" / f"{program}.java"
+    programs = compiled(cache_directory() / f"streams-{KAFKA_3}", [source], os.pathsep.join(_jars()))
+    return _command(program, args, str(programs))
 
 
-def _command(what: str, args: Sequence[object]) -> list[str]:
-    classpath = os.pathsep.join((KafkaPeer(KAFKA_3).classpath, *map(str, connect_streams_jars())))
+def _command(main_class: str, args: Sequence[object], *programs: str) -> list[str]:
+    classpath = os.pathsep.join((*_jars(), *programs))
     java = require_program("java")
-    return [java, *QUICK_FLAGS, _LOGGING, "-cp", classpath, what, *map(str, args)]
+    return [java, *QUICK_FLAGS, _LOGGING, "-cp", classpath, main_class, *map(str, args)]
+
+
+def _jars() -> list[str]:
+    return [KafkaPeer(KAFKA_3).classpath, *map(str, connect_streams_jars())]

@@ -124,27 +124,7 @@ class KafkaPeer:
         """
         sources = [JAVA_SOURCES / f"{name}.java" for name in _SOURCES_BY_MAJOR[self.major]]
         resources = sorted(JAVA_SOURCES.glob("*.properties"))
-        digest = _digest([*sources, *resources])
-        jar = cache_directory() / f"kafka-{self.version}" / f"programs-{digest}.jar"
-        with locked(cache_directory() / f"kafka-{self.version}.classes.lock"):
-            if not jar.exists():
-                self._compile(sources, resources, jar)
-        return jar
-
-    def _compile(self, sources: Sequence[Path], resources: Sequence[Path], jar: Path) -> None:
-        javac = require_program("javac")
-        classpath = str(self.jars / "*")
-        with tempfile.TemporaryDirectory(prefix="compile-", dir=self.jars.parent) as work:
-            target = Path(work) / "classes"
-            command = [javac, "-cp", classpath, "-d", str(target), *map(str, sources)]
-            done = subprocess.run(command, capture_output=True, check=False, text=True)
-            if done.returncode != 0:
-                raise PeerUnavailableError(f"javac refused {JAVA_SOURCES}: {done.stderr}")
-            made = Path(work) / jar.name
-            with zipfile.ZipFile(made, "w") as archive:
-                for path in (*sorted(target.rglob("*.class")), *resources):
-                    archive.write(path, path.relative_to(target if path.suffix == ".class" else path.parent))
-            made.rename(jar)
+        return compiled(cache_directory() / f"kafka-{self.version}", sources, str(self.jars / "*"), resources)
 
     @property
     def class_archive(self) -> Path:
@@ -206,6 +186,35 @@ class KafkaPeer:
         """What `kafka-dump-log --files ... flags` prints on stdout, in a new JVM."""
         joined = ",".join(map(str, files))
         return self.java(DUMP_TOOL, *flags, "--files", joined, cwd=cwd).stdout
+
+
+def compiled(place: Path, sources: Sequence[Path], classpath: str, resources: Sequence[Path] = ()) -> Path:
+    """A jar in the directory `place` with the classes of `sources`, compiled now or before.
+
+    Java can also compile a program as it starts, but that takes most of a second each time. Raises
+    PeerUnavailableError.
+    """
+    jar = place / f"programs-{_digest([*sources, *resources])}.jar"
+    with locked(place.with_name(f"{place.name}.classes.lock")):
+        if not jar.exists():
+            place.mkdir(parents=True, exist_ok=True)
+            _compile(sources, classpath, resources, jar)
+    return jar
+
+
+def _compile(sources: Sequence[Path], classpath: str, resources: Sequence[Path], jar: Path) -> None:
+    javac = require_program("javac")
+    with tempfile.TemporaryDirectory(prefix="compile-", dir=jar.parent) as work:
+        target = Path(work) / "classes"
+        command = [javac, "-cp", classpath, "-d", str(target), *map(str, sources)]
+        done = subprocess.run(command, capture_output=True, check=False, text=True)
+        if done.returncode != 0:
+            raise PeerUnavailableError(f"javac refused {sources}: {done.stderr}")
+        made = Path(work) / jar.name
+        with zipfile.ZipFile(made, "w") as archive:
+            for path in (*sorted(target.rglob("*.class")), *resources):
+                archive.write(path, path.relative_to(target if path.suffix == ".class" else path.parent))
+        made.rename(jar)
 
 
 def _digest(paths: Sequence[Path]) -> str:

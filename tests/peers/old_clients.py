@@ -15,7 +15,7 @@ import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tests.peers.kafka import JAVA_SOURCES, QUICK_FLAGS, java_environment
+from tests.peers.kafka import JAVA_SOURCES, QUICK_FLAGS, compiled, java_environment
 from tests.peers.maven import PeerUnavailableError, cache_directory, locked, require_program, resolve
 
 JAVA_VERSIONS = ("0.8.2.2", "0.9.0.1", "0.10.0.1", "0.11.0.3")
@@ -53,7 +53,9 @@ def _cached(name: str, download: Callable[[Path], None]) -> Path:
 
 def _run(program: str, jars: Path, *args: object) -> str:
     source = JAVA_SOURCES / "old" / f"{program}.java"
-    command = [require_program("java"), *QUICK_FLAGS, _LOGGING, "-cp", str(jars / "*"), str(source)]
+    programs = compiled(jars.parent, [source], str(jars / "*"))
+    classpath = os.pathsep.join((str(programs), str(jars / "*")))
+    command = [require_program("java"), *QUICK_FLAGS, _LOGGING, "-cp", classpath, program]
     return _output([*command, *map(str, args)], java_environment())
 
 

@@ -6,9 +6,10 @@ same version of both. So streams run in this Spark, as Java programs of ours.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
-from tests.peers.kafka import JAVA_SOURCES
+from tests.peers.kafka import JAVA_SOURCES, compiled
 from tests.peers.maven import cache_directory, locked, require_program, resolve
 
 VERSION = "4.1.1"
@@ -59,8 +60,11 @@ def spark_jars() -> Path:
 def spark_command(program: str, work: Path, *args: object) -> list[str]:
     """The command line of our program `tests/peers/java/spark/PROGRAM.java`, which logs to stderr.
 
-    Java compiles it as it starts. Spark's own files are below `work`. Raises PeerUnavailableError.
+    Spark's own files are below `work`. Raises PeerUnavailableError.
     """
+    classpath = f"{spark_jars()}/*"
+    source = JAVA_SOURCES / "spark" / f"{program}.java"
+    programs = compiled(cache_directory() / f"spark-{VERSION}", [source], classpath)
     settings = {
         **_SETTINGS,
         "spark.local.dir": work / "local",
@@ -74,7 +78,7 @@ def spark_command(program: str, work: Path, *args: object) -> list[str]:
         *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED),
         *(f"-D{name}={settings[name]}" for name in settings),
         "-cp",
-        f"{spark_jars()}/*",
-        str(JAVA_SOURCES / "spark" / f"{program}.java"),
+        os.pathsep.join((str(programs), classpath)),
+        program,
         *map(str, args),
     ]
