@@ -15,3 +15,11 @@ def hash_of_string(text: str) -> int:
     for position in range(0, len(units), 2):
         digest = (digest * _MULTIPLIER + (units[position] << 8 | units[position + 1])) & _UINT32
     return digest
+
+
+def remainder(digest: int, divisor: int) -> int:
+    """What is left of Kafka's `abs` of a hash of 32 bits, unsigned. The smallest number has no positive
+    counterpart, and becomes 0.
+    """
+    absolute = min(digest, 2**32 - digest)
+    return absolute % divisor if absolute < 2**31 else 0

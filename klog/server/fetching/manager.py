@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from klog.formats.java_hash import hash_of_string
+from klog.formats.java_hash import hash_of_string, remainder
 from klog.formats.names import TopicPartition
 from klog.metadata.values import Endpoint
 from klog.replication.fetching.following import start_of
@@ -31,17 +31,12 @@ NewThread = Callable[[int, int], FetcherThread]
 """Makes a thread, not started, for a leader's broker and a fetcher id."""
 
 _STOP_S: Final = 1.0
-_INT32_MAX: Final = (1 << 31) - 1
 _UINT32: Final = 0xFFFF_FFFF
-_SMALLEST_INT32: Final = 1 << 31
 
 
 def fetcher_id(key: TopicPartition, fetchers: int) -> int:
     """The fetcher that copies a partition, as in Kafka."""
-    digest = (31 * hash_of_string(key.topic) + key.partition) & _UINT32
-    if digest == _SMALLEST_INT32:
-        return 0  # it has no absolute value in 32 bits
-    return (digest if digest <= _INT32_MAX else (1 << 32) - digest) % fetchers
+    return remainder((31 * hash_of_string(key.topic) + key.partition) & _UINT32, fetchers)
 
 
 class FetcherCounts(NamedTuple):
