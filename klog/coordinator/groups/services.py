@@ -73,10 +73,6 @@ class RunAppend(Protocol):
 _DEFAULTS: Final = ConsumerGroupSettings()
 
 
-def _default_settings(_group_id: str) -> ConsumerGroupSettings:
-    return _DEFAULTS
-
-
 @dataclass(frozen=True, slots=True)
 class GroupServices:
     """What the groups of all partitions share. `commit_acks` is `offsets.commit.required.acks`.
@@ -97,7 +93,7 @@ class GroupServices:
     when_replicated: WhenReplicated = always_replicated
     loading: Callable[[], AbstractContextManager[None]] = nullcontext
     counts: GroupCounts = field(default_factory=GroupCounts)
-    consumer_groups: Callable[[str], ConsumerGroupSettings] = _default_settings
+    consumer_groups: Callable[[str], ConsumerGroupSettings] = lambda _group_id: _DEFAULTS
     topics: Callable[[], Topics] = lambda: NO_TOPICS
 
 

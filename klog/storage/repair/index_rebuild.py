@@ -71,20 +71,16 @@ def rebuild(
         processes = min(os.cpu_count() or 1, len(tasks)) if total >= PARALLEL_FROM_BYTES else 1
     if processes <= 1:
         for task in tasks:
-            yield _rebuild_or_report(task, options)
+            yield _rebuild_or_report(task, options=options)
         return
     from klog.jobs.processes import map_in_order
 
-    yield from map_in_order(partial(_rebuild_task, options=options), tasks, processes)
+    yield from map_in_order(partial(_rebuild_or_report, options=options), tasks, processes)
 
 
-def _rebuild_task(
-    task: SegmentTask, _advance: Callable[[int], None], *, options: RebuildOptions
+def _rebuild_or_report(
+    task: SegmentTask, _advance: Callable[[int], None] | None = None, *, options: RebuildOptions
 ) -> SegmentReport:
-    return _rebuild_or_report(task, options)
-
-
-def _rebuild_or_report(task: SegmentTask, options: RebuildOptions) -> SegmentReport:
     try:
         return rebuild_segment(task, options)
     except StorageError as error:
