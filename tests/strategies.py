@@ -342,7 +342,7 @@ def wrapped_messages(
             "attributes": c.Container(unused=0, timestampType="CreateTime", codec=codec),
             "timestamp": max(times) if times else None,
             "key": None,
-            "value": message_set.close_block(magic, codec, message_set.build_set(inner)),
+            "value": message_set.close_block(magic, codec, b"".join(map(message_set.build, inner))),
         },
     )
 
@@ -359,7 +359,7 @@ def segments(
         if magic == 2:
             batch = draw(record_batches(base_offset=offset, max_records=3))
             parts.append(record_batch.build(batch))
-            offset = record_batch.last_offset(batch) + 1
+            offset = batch.baseOffset + batch.lastOffsetDelta + 1
             continue
         message = draw(st.one_of(messages(magic, offset), wrapped_messages(magic, offset, 3)))
         parts.append(message_set.build(message))

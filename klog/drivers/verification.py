@@ -50,11 +50,6 @@ class VerificationQueue:
 
     _waiting: dict[int, dict[str, Question]] = field(default_factory=dict)
 
-    @property
-    def waiting(self) -> int:
-        """How many questions wait for their turn."""
-        return sum(len(questions) for questions in self._waiting.values())
-
     def put(self, broker_id: int, question: Question) -> tuple[Question, ErrorCode] | None:
         """Queue a question; returns one to be answered with an error at once, this or an older one."""
         waiting = self._waiting.setdefault(broker_id, {})

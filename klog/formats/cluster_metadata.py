@@ -33,8 +33,3 @@ def read(value: bytes) -> Value:
 
 write: Final = frames.writer(RECORDS)
 """The same of a type, a version and a mapping of the fields, fast (see `frames.writer`)."""
-
-
-def type_name(kind: int) -> str:
-    """Kafka's name of a record type; `UnknownRecord(99)` for numbers that it does not define."""
-    return TYPE_NAMES.get(kind, f"UnknownRecord({kind})")

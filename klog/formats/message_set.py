@@ -155,8 +155,3 @@ def absolute_offsets(message: c.Container, messages: list[c.Container]) -> list[
     counts_back = message.body.magic == 1 and message.offset != 0 and messages
     shift = message.offset - messages[-1].offset if counts_back else 0
     return [found.offset + shift for found in messages]
-
-
-def build_set(messages: list[c.Container]) -> bytes:
-    """The bytes of messages, as in a wrapper before compression."""
-    return b"".join(build(message) for message in messages)

@@ -196,8 +196,3 @@ def iterate_records(block: bytes, count: int, *, position_bytes: int = 0) -> Ite
 def build_records(values: list[c.Container]) -> bytes:
     """The bytes of records, as in a batch before compression."""
     return b"".join(binary.build(Record, value, "record") for value in values)
-
-
-def last_offset(batch: c.Container) -> int:
-    """Offset of the last record that the batch had when it was first written."""
-    return int(batch.baseOffset + batch.lastOffsetDelta)

@@ -143,7 +143,7 @@ def test_the_value_makes_the_records_that_kafka_has_in_its_snapshot(tmp_path: Pa
 
 
 def _dump_name(kind: int) -> str:
-    return re.sub("(?<!^)(?=[A-Z])", "_", cluster_metadata.type_name(kind)).upper()
+    return re.sub("(?<!^)(?=[A-Z])", "_", cluster_metadata.TYPE_NAMES[kind]).upper()
 
 
 def _copy(target: Path, keep: str) -> Path:

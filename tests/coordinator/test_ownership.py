@@ -216,7 +216,7 @@ def test_a_partition_that_is_only_stopped_stays_owned() -> None:
     owner.change(5, Role.STOPPED)
     other = RoleChange(TopicPartition(TOPIC, 1), Role.ABSENT, Role.LEADER, 0)
     owner.partitions.roles_changed([other])
-    eventually(lambda: owner.partitions.get(1) is not None)
+    eventually(lambda: not isinstance(owner.partitions.owner_at(1), ErrorCode))
     assert owner.epoch() == 5
     owner.partitions.stop()
 

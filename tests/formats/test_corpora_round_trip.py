@@ -32,7 +32,9 @@ def _opened(entry: segment.Located) -> None:
         if entry.value.attributes.codec != "none" and found:
             assert record_batch.build_records(found) == record_batch.open_block(entry.value)
     elif entry.value.body.attributes.codec != "none":
-        assert message_set.build_set(message_set.inner(entry.value)) == message_set.open_block(entry.value)
+        assert b"".join(map(message_set.build, message_set.inner(entry.value))) == message_set.open_block(
+            entry.value
+        )
 
 
 def _parsed(entry: catalogue.Format, data: bytes) -> tuple[Any, FormatError | None]:

@@ -164,7 +164,7 @@ def test_metadata_records_equal_kafkas_dump(partition: corpora.PartitionDirector
         found = cluster_metadata.parse(record.value)
         assert cluster_metadata.build(found) == record.value
         told = json.loads(decoded[offset][1])
-        name = re.sub(r"(?<!^)([A-Z])", r"_\1", cluster_metadata.type_name(found.type)).upper()
+        name = re.sub(r"(?<!^)([A-Z])", r"_\1", cluster_metadata.TYPE_NAMES[found.type]).upper()
         assert told["type"] == name
         assert told["version"] == found.version
         assert told["data"] == _as_json(found.fields)

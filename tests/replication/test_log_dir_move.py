@@ -73,7 +73,7 @@ def test_the_future_log_takes_the_name_and_the_place_of_the_log(tmp_path: Path) 
     replaced = move.promote(bytearray(1 << 20), NOW_MS)
     assert replaced is old is not where.log
     assert manager.get(partition(0)) is where.log is move.future
-    assert manager.futures.all() == []
+    assert manager.futures.logs.futures() == []
     assert state_of(where.log) == before
     manager.futures.discard(old)
     assert (tmp_path / "b" / "t-0").is_dir()
@@ -170,7 +170,7 @@ def test_a_replica_that_is_deleted_takes_its_copy_with_it(tmp_path: Path) -> Non
     manager = Managed(tmp_path / "a", tmp_path / "b").start()
     begin(manager, replica(manager), tmp_path)
     assert manager.delete([partition(0)]) == {}
-    assert manager.futures.all() == []
+    assert manager.futures.logs.futures() == []
     left = [path.name for name in "ab" for path in (tmp_path / name).iterdir() if path.is_dir()]
     assert [name.endswith("-delete") for name in left] == [True, True]
 

@@ -108,11 +108,9 @@ class Ownership(Generic[P]):
         self,
         owned_topic: OwnedTopic[P],
         thread_name: str,
-        clock_s: Callable[[], float] = time.monotonic,
         loader: Loader | None = None,
     ) -> None:
         self._topic = owned_topic
-        self._clock_s = clock_s
         self.load_times = LoadTimes()
         self._lock = threading.Lock()
         # By number. The newest epoch of which something is known, led or not.
@@ -140,10 +138,6 @@ class Ownership(Generic[P]):
             if number in self._loading:
                 return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             return ErrorCode.NOT_COORDINATOR
-
-    def get(self, number: int) -> P | None:
-        """The partition, if it is loaded."""
-        return self._owned.get(number)
 
     def when_loaded(self, number: int, act: Callable[[P], object]) -> None:
         """Act on the partition: now, or if it is being loaded after that. Does nothing if it is not owned."""
@@ -209,7 +203,7 @@ class Ownership(Generic[P]):
             if number in self._owned:
                 return  # led in a newer epoch without a break: the partition stays as it is
         start = None
-        begun_s = self._clock_s()
+        begun_s = time.monotonic()
         if self._wants(number, epoch):
             try:
                 start = self._topic.read(number, epoch, lambda: self._wants(number, epoch))
@@ -239,7 +233,7 @@ class Ownership(Generic[P]):
             partition = start()
         except Exception:
             _log.exception("%s-%d is not loaded", self._topic.topic, number)
-        self.load_times.add((self._clock_s() - begun_s) * 1000)
+        self.load_times.add((time.monotonic() - begun_s) * 1000)
         self._take(number, epoch, partition)
 
     def _take(self, number: int, epoch: int, partition: P | None) -> None:

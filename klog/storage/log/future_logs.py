@@ -41,10 +41,6 @@ class FutureLogs:
         """The log that is to take the place of the one that serves a replica, if there is one."""
         return self.logs.future(partition)
 
-    def all(self) -> list[PartitionLog]:
-        """All of them."""
-        return self.logs.futures()
-
     def create(self, current: PartitionLog, directory: str) -> PartitionLog:
         """An empty log for a replica, in another log directory. Raises `StorageError`, `OSError`.
 

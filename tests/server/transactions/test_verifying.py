@@ -228,7 +228,6 @@ def test_of_two_questions_for_an_id_one_waits(epoch: int, is_older: bool, error:
     assert queue.put(2, first) is None
     displaced, kept = (first, second) if is_older else (second, first)
     assert queue.put(2, second) == (displaced, error)
-    assert queue.waiting == 1
     assert queue.take(2) == [kept]
     assert queue.take(2) == []
     assert queue.put(3, first) is None, "another coordinator"
