@@ -28,7 +28,7 @@ from klog.backup.producing.writing import (
     require_right_to_write,
 )
 from klog.backup.restoring.batches import PieceSource, read_batches
-from klog.backup.restoring.histories import OnBytes
+from klog.backup.restoring.histories import OnBytes, ignore_bytes
 from klog.backup.restoring.plan import PlannedPartition, RestorePlan
 from klog.backup.restoring.request import identity
 from klog.client.cluster import Cluster
@@ -135,7 +135,7 @@ def run_producing(
     plan: RestorePlan,
     known: ClusterMetadata | None,
     options: ProducingOptions,
-    on_bytes: OnBytes | None = None,
+    on_bytes: OnBytes = ignore_bytes,
 ) -> Produced:
     """Produce what a plan says; `known` is the backup's metadata. The same call goes on after it was killed.
 
@@ -174,7 +174,7 @@ class _Writing:
         source: PieceSource,
         topics: Mapping[str, TargetTopic],
         producer: ProducerId,
-        on_bytes: OnBytes | None,
+        on_bytes: OnBytes,
     ) -> None:
         self._idle = idle
         self._source = source
@@ -212,8 +212,7 @@ class _Writing:
         making = ProducibleBatches(aborted, start, keeps_append_time=not sets_time)
         for rows in read_batches(self._source, planned.view.parts, planned.cut.end_offset, checked=True):
             yield from making.take(rows)
-            if self._on_bytes is not None:
-                self._on_bytes(len(rows.span()))
+            self._on_bytes(len(rows.span()))
         yield from making.finish()
 
 

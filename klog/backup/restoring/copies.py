@@ -10,7 +10,7 @@ from typing import Final
 
 from klog.backup.repository import Repository
 from klog.backup.restoring.cluster import index_settings
-from klog.backup.restoring.histories import Detail, OnBytes
+from klog.backup.restoring.histories import Detail, OnBytes, ignore_bytes
 from klog.backup.restoring.log_directories import Layout, write_log_directories
 from klog.backup.restoring.plan import RestorePlan
 from klog.backup.restoring.request import RestoreRequest, Selected, identity, metadata_of, plan_of, select
@@ -42,7 +42,7 @@ def plan_copy(
 
 @contextmanager
 def copied_logs(
-    repository: Repository, selected: Selected, plan: RestorePlan, on_bytes: OnBytes | None = None
+    repository: Repository, selected: Selected, plan: RestorePlan, on_bytes: OnBytes = ignore_bytes
 ) -> Iterator[str]:
     """The log directory that a restore would make, without metadata. It is removed at the end.
 

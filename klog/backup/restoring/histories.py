@@ -19,7 +19,11 @@ from klog.formats.constants import CODEC_MASK, MAGIC_V2, NO_TIMESTAMP
 from klog.formats.errors import UsageError
 from klog.kernel.columns import BatchTable
 
-OnBytes = Callable[[int], None]
+OnBytes = Callable[[int], object]
+
+
+def ignore_bytes(_size_bytes: int) -> None:
+    """Takes how much was read, for those that show no progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +104,7 @@ class PlanReading:
     source: PieceSource
     detail: Detail
     settled_ms: int
-    on_bytes: OnBytes | None = None
+    on_bytes: OnBytes = ignore_bytes
 
     def read(self, view: PartitionView, rule: EndRule) -> Read:
         """The history of a partition. Raises `KlogError`."""
@@ -127,7 +131,7 @@ class _PartitionReading:
             except UsageError as error:
                 raise error.at(str(self._view.partition)) from None
             self._note(rows)
-            self._advance(len(rows.span()))
+            self._on_bytes(len(rows.span()))
         self._found.history = self._reader.finish(self._view.complete_ms, self._view.log_start_offset)
         return self._found
 
@@ -140,7 +144,7 @@ class _PartitionReading:
                 continue
             has_ended = self._reader.has_ended
             self._found.size_bytes += 0 if has_ended else piece.size_bytes
-            self._advance(piece.size_bytes)
+            self._on_bytes(piece.size_bytes)
             self._reader.skip(piece, by_time=piece.end_offset > self._rule.lowest and not has_ended)
 
     def _is_needed(self, part: Part) -> bool:
@@ -172,7 +176,3 @@ class _PartitionReading:
                 for offset, end, written_ms, _, record in transaction_records(rows)
                 if record is not None
             ]
-
-    def _advance(self, size_bytes: int) -> None:
-        if self._on_bytes is not None:
-            self._on_bytes(size_bytes)

@@ -13,7 +13,7 @@ from klog.backup.moment.corrections import KeyValue, offset_corrections, transac
 from klog.backup.moment.decisions import TRANSACTION_TOPIC
 from klog.backup.moment.view import PartitionView
 from klog.backup.restoring.batches import PieceSource, read_batches
-from klog.backup.restoring.histories import OnBytes
+from klog.backup.restoring.histories import OnBytes, ignore_bytes
 from klog.backup.restoring.partition_files import PartitionWriter, WrittenPartition
 from klog.backup.restoring.plan import PlannedPartition, RestorePlan
 from klog.backup.restoring.state_records import committed_offsets, transaction_states
@@ -56,7 +56,7 @@ def write_log_directories(
     *,
     jobs: int = 1,
     finish: Finish | None = None,
-    on_bytes: OnBytes | None = None,
+    on_bytes: OnBytes = ignore_bytes,
     stays: Callable[[PlannedPartition], bool] = lambda planned: False,  # noqa: ARG005
 ) -> Written:
     """Fill the target, with `jobs` partitions at a time. `finish` is called when all are there, to add the
@@ -95,7 +95,7 @@ class _Writing:
         layout: Layout,
         target: RestoreTarget,
         paths: Mapping[int, str],
-        on_bytes: OnBytes | None,
+        on_bytes: OnBytes,
         stays: Callable[[PlannedPartition], bool],
     ) -> None:
         self._stays = stays
@@ -120,7 +120,7 @@ class _Writing:
                 due.append(planned)
             else:
                 written[planned.target] = WrittenPartition(*done)
-                self._advance(planned.size_bytes)
+                self._on_bytes(planned.size_bytes)
         for planned, made in zip(due, side_by_side(jobs, self._write, due), strict=True):
             written[planned.target] = made
             self._note(planned.target, made)
@@ -150,7 +150,7 @@ class _Writing:
                     for marker in gaps.popleft()[1]:
                         writer.append_marker(marker)
                 writer.copy(rows)
-                self._advance(len(rows.span()))
+                self._on_bytes(len(rows.span()))
             for marker in cut.added:
                 writer.append_marker(marker)
             for batch in self._corrections(planned, writer):
@@ -192,10 +192,6 @@ class _Writing:
             _sync(path)
         self._target.commit(self._unsynced)
         self._unsynced, self._unsynced_bytes = {}, 0
-
-    def _advance(self, size_bytes: int) -> None:
-        if self._on_bytes is not None:
-            self._on_bytes(size_bytes)
 
 
 def emptied(view: PartitionView, end_offset: int) -> PartitionView:

@@ -22,6 +22,7 @@ from klog.backup.restoring.histories import (
     OnBytes,
     PlanReading,
     Read,
+    ignore_bytes,
     settled_before_ms,
 )
 from klog.backup.restoring.state_records import transaction_states
@@ -88,7 +89,7 @@ def plan_restore(
     wanted: Callable[[str], bool],
     names: Mapping[str, str],
     jobs: int = 1,
-    on_bytes: OnBytes | None = None,
+    on_bytes: OnBytes = ignore_bytes,
     detail: Detail = Detail.BATCHES,
 ) -> RestorePlan:
     """What comes back of `views`: the topics that are `wanted`, under new `names`.
@@ -106,7 +107,8 @@ def plan_restore(
         open_since_ms = ends.open_since_ms() if detail is Detail.CUT else None
         if open_since_ms is None or open_since_ms > settled_ms:
             break
-        settled_ms, on_bytes = open_since_ms - SETTLED_MS, None  # their markers may be in other partitions
+        settled_ms = open_since_ms - SETTLED_MS  # their markers may be in other partitions
+        on_bytes = ignore_bytes
     fenced: dict[int, int] = {}
     for view in views:
         if view.partition.topic == TRANSACTION_TOPIC and wanted(TRANSACTION_TOPIC):

@@ -12,7 +12,7 @@ from klog.backup.moment.decisions import TRANSACTION_TOPIC
 from klog.backup.moment.view import PartitionView
 from klog.backup.repository import Repository
 from klog.backup.restoring.damage import OnDamage, refuse
-from klog.backup.restoring.histories import Detail, OnBytes
+from klog.backup.restoring.histories import Detail, OnBytes, ignore_bytes
 from klog.backup.restoring.plan import Moment, PlannedPartition, RestorePlan, plan_restore
 from klog.backup.restoring.selection import (
     RepositoryPieces,
@@ -125,7 +125,7 @@ def plan_of(
     repository: Repository,
     request: RestoreRequest,
     selected: Selected,
-    on_bytes: OnBytes | None = None,
+    on_bytes: OnBytes = ignore_bytes,
     jobs: int = 1,
     *,
     detail: Detail = Detail.BATCHES,

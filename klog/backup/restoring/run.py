@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from klog.backup.model import Manifest
 from klog.backup.repository import Repository
 from klog.backup.restoring.cluster import Replicas, assigned, index_settings, restored_cluster
-from klog.backup.restoring.histories import OnBytes
+from klog.backup.restoring.histories import OnBytes, ignore_bytes
 from klog.backup.restoring.log_directories import Layout, Written, write_log_directories
 from klog.backup.restoring.plan import RestorePlan
 from klog.backup.restoring.request import identity, metadata_of
@@ -67,7 +67,7 @@ def run_restore(
     plan: RestorePlan,
     manifest: Manifest,
     options: TargetOptions,
-    on_bytes: OnBytes | None = None,
+    on_bytes: OnBytes = ignore_bytes,
 ) -> Restored:
     """Write what a plan says. Raises `UsageError` (a target that holds something else), `StorageError`, and
     other `KlogError`s; what was done stays, and the same call goes on there.

@@ -7,7 +7,7 @@ version of the same message; JSON does not depend on the writer's schema.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from klog.export.decoders.avro import AvroDecoder, parsed
 from klog.export.decoders.decoder import Decoded, DecodeError, decode_each
@@ -56,24 +56,22 @@ def _why_unframed(value: bytes) -> str:
     return ""
 
 
-class _SchemasById(Generic[_Parsed]):
+class _SchemasById(dict[int, _Parsed]):
     """Schemas by id; each is parsed when a record names it for the first time."""
 
     def __init__(self, schemas: Iterable[RegisteredSchema], parse: Callable[[str], _Parsed]) -> None:
         self._texts = {schema.schema_id: schema.text for schema in schemas}
         self._parse = parse
-        self._parsed: dict[int, _Parsed] = {}
 
-    def __getitem__(self, schema_id: int) -> _Parsed:
-        """The parsed schema. Raises DecodeError if it is unknown or invalid."""
-        if schema_id not in self._parsed:
-            if schema_id not in self._texts:
-                raise DecodeError(f"names schema {schema_id}, which is not in the directory of schemas")
-            try:
-                self._parsed[schema_id] = self._parse(self._texts[schema_id])
-            except UsageError as error:
-                raise DecodeError(f"names schema {schema_id}: {error}") from None
-        return self._parsed[schema_id]
+    def __missing__(self, schema_id: int) -> _Parsed:
+        """Parse a schema. Raises DecodeError if it is unknown or invalid."""
+        if schema_id not in self._texts:
+            raise DecodeError(f"names schema {schema_id}, which is not in the directory of schemas")
+        try:
+            self[schema_id] = self._parse(self._texts[schema_id])
+        except UsageError as error:
+            raise DecodeError(f"names schema {schema_id}: {error}") from None
+        return self[schema_id]
 
 
 class RegisteredAvro:
