@@ -22,6 +22,7 @@ from tests.peers import DumpServer, KafkaPeer, ZooKeeperBroker
 from tests.peers.broker import KRaftBroker
 from tests.peers.load_server import LoadServer
 from tests.peers.oracle import consume, describe_partitions
+from tests.peers.tool_server import ToolServer
 
 pytestmark = pytest.mark.kafka
 
@@ -39,6 +40,18 @@ def loader(kafka3: KafkaPeer, tmp_path_factory: pytest.TempPathFactory) -> Itera
 @pytest.fixture(scope="module")
 def dumper(kafka3: KafkaPeer) -> Iterator[DumpServer]:
     with DumpServer(kafka3) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def tools3(kafka3: KafkaPeer) -> Iterator[ToolServer]:
+    with ToolServer(kafka3) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def tools4(kafka4: KafkaPeer) -> Iterator[ToolServer]:
+    with ToolServer(kafka4) as server:
         yield server
 
 
@@ -113,7 +126,7 @@ LOG_DIRECTORIES = sorted({one.log_dir for one in PARTITIONS if one.has_expected}
 
 @pytest.mark.parametrize("log_directory", LOG_DIRECTORIES, ids=str)
 def test_kafkas_own_reader_finds_the_same_records(
-    log_directory: corpora.LogDirectory, kafka3: KafkaPeer, kafka4: KafkaPeer, tmp_path: Path
+    log_directory: corpora.LogDirectory, tools3: ToolServer, tools4: ToolServer, tmp_path: Path
 ) -> None:
     chosen = [one for one in PARTITIONS if one.log_dir == log_directory]
     directories = [copied(partition, tmp_path) for partition in chosen]
@@ -121,7 +134,7 @@ def test_kafkas_own_reader_finds_the_same_records(
         converted(directory, options_for(number))
     output = tmp_path / "found"
     output.mkdir()
-    describe_partitions(kafka4 if log_directory.corpus.name.startswith("k4") else kafka3, directories, output)
+    describe_partitions(tools4 if log_directory.corpus.name.startswith("k4") else tools3, directories, output)
     for partition in chosen:
         found = corpora.read_jsonl(output / f"{partition.name}.records.jsonl")
         assert not [record for record in found if "iterationError" in record]
@@ -138,18 +151,18 @@ SERVED = ["k39-codecs", "k39-txn", "k39-compact", "up-08-010-11-28-39", "k39-edg
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SERVED)
 def test_a_broker_starts_without_recovery_and_serves_what_it_served(
-    name: str, kafka3: KafkaPeer, tmp_path: Path
+    name: str, tools3: ToolServer, tmp_path: Path
 ) -> None:
     original = corpora.Corpus(name).log_dir()
     logs, names = converted_copy(original, tmp_path)
     with ZooKeeperBroker.on_log_directory(logs, tmp_path / "kafka", NO_ABORTS) as broker:
-        require_served(original, names, kafka3, broker, tmp_path)
+        require_served(original, names, tools3, broker, tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SERVED)
 def test_kafka_4_starts_without_recovery_and_serves_what_kafka_3_served(
-    name: str, kafka4: KafkaPeer, tmp_path: Path
+    name: str, kafka4: KafkaPeer, tools4: ToolServer, tmp_path: Path
 ) -> None:
     original = corpora.Corpus(name).log_dir()
     logs, names = converted_copy(original, tmp_path)
@@ -159,7 +172,7 @@ def test_kafka_4_starts_without_recovery_and_serves_what_kafka_3_served(
     put_in_place(logs, names, tmp_path / "kafka" / "logs")
     broker.log_path.unlink()
     with KRaftBroker(tmp_path / "kafka", peer=kafka4) as broker:
-        require_served(original, names, kafka4, broker, tmp_path)
+        require_served(original, names, tools4, broker, tmp_path)
 
 
 def converted_copy(original: corpora.LogDirectory, work: Path) -> tuple[Path, list[str]]:
@@ -219,14 +232,14 @@ def put_in_place(logs: Path, names: Sequence[str], target: Path) -> None:
 def require_served(
     original: corpora.LogDirectory,
     names: Sequence[str],
-    peer: KafkaPeer,
+    tools: ToolServer,
     broker: ZooKeeperBroker | KRaftBroker,
     work: Path,
 ) -> None:
     """The broker serves what the originals held, and has recovered nothing."""
     (work / "found").mkdir()
     for isolation in ("read_uncommitted", "read_committed"):
-        consume(peer, broker.bootstrap, names, work / "found", isolation)
+        consume(tools, broker.bootstrap, names, work / "found", isolation)
     compared = 0
     for partition_name in names:
         for isolation in ("read_uncommitted", "read_committed"):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.peers.kafka import QUICK_FLAGS, KafkaPeer
+from tests.peers.tool_server import ToolServer
 
 CLIENT_FLAGS = (*QUICK_FLAGS, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
 
@@ -14,7 +15,7 @@ class OracleFailedError(Exception):
     """One of our Java programs failed. Contains its stderr."""
 
 
-def describe_partitions(peer: KafkaPeer, partitions: Sequence[Path], output: Path) -> None:
+def describe_partitions(peer: KafkaPeer | ToolServer, partitions: Sequence[Path], output: Path) -> None:
     """Writes `output/<tp>.batches.jsonl` and `output/<tp>.records.jsonl` for each partition directory."""
     args = []
     for partition in partitions:
@@ -24,7 +25,7 @@ def describe_partitions(peer: KafkaPeer, partitions: Sequence[Path], output: Pat
 
 
 def consume(
-    peer: KafkaPeer,
+    peer: KafkaPeer | ToolServer,
     bootstrap: str,
     partitions: Sequence[str],
     output: Path,
@@ -38,8 +39,13 @@ def consume(
     run_program(peer, "Consume", bootstrap, isolation, *args)
 
 
-def run_program(peer: KafkaPeer, main_class: str, *args: str) -> None:
-    """Runs one of our Java programs. Raises OracleFailedError."""
-    done = peer.java(main_class, *args, jvm_flags=CLIENT_FLAGS)
-    if done.returncode != 0:
-        raise OracleFailedError(f"{main_class} {args}: {done.stderr.decode('utf-8', 'replace')}")
+def run_program(peer: KafkaPeer | ToolServer, main_class: str, *args: str) -> None:
+    """Runs one of our Java programs, in a JVM that runs already if there is one. Raises OracleFailedError."""
+    if isinstance(peer, ToolServer):
+        ended = peer.run(main_class, *args)
+        status, error = ended.status, ended.err
+    else:
+        done = peer.java(main_class, *args, jvm_flags=CLIENT_FLAGS)
+        status, error = done.returncode, done.stderr.decode("utf-8", "replace")
+    if status != 0:
+        raise OracleFailedError(f"{main_class} {args}: {error}")

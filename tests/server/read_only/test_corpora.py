@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ from tests.clients.python_clients import ConfluentKafka, KafkaPython, Read
 from tests.corpora import LogDirectory, log_dirs, read_jsonl
 from tests.export.expected import log_rows
 from tests.export.reading import decoded
+from tests.peers.kafka import KafkaPeer
 from tests.peers.oracle import consume
+from tests.peers.tool_server import ToolServer
 from tests.server.read_only.serving import served, state_of
 
 SOUND = [each for each in log_dirs() if not each.corpus.is_corrupt]
@@ -48,13 +51,19 @@ def test_clients_read_every_record_and_nothing_changes(log_dir: LogDirectory) ->
     assert state_of(log_dir.path) == before
 
 
+@pytest.fixture(scope="module")
+def java(kafka3: KafkaPeer) -> Iterator[ToolServer]:
+    with ToolServer(kafka3) as server:
+        yield server
+
+
 @pytest.mark.kafka
 @pytest.mark.parametrize("log_dir", SOUND, ids=str)
-def test_java_reads_every_record(kafka3, tmp_path: Path, log_dir: LogDirectory) -> None:
+def test_java_reads_every_record(java: ToolServer, tmp_path: Path, log_dir: LogDirectory) -> None:
     records = expected(log_dir)
     partitions = {f"{topic}-{partition}": rows for (topic, partition), rows in records.items()}
     with served(log_dir.path) as bootstrap:
-        consume(kafka3, bootstrap, list(partitions), tmp_path)
+        consume(java, bootstrap, list(partitions), tmp_path)
     for name, rows in partitions.items():
         *read, end = read_jsonl(tmp_path / f"{name}.consumer.read_uncommitted.jsonl")
         assert [(line["offset"], decoded(line["key"]), decoded(line["value"])) for line in read] == as_read(
