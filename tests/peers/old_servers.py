@@ -46,3 +46,8 @@ class OldServer(KafkaPeer):
     def class_flags(self) -> tuple[str, ...]:
         """None: its classes are not shared."""
         return ()
+
+    @property
+    def tool_class_flags(self) -> tuple[str, ...]:
+        """None, either."""
+        return ()

@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests import corpora
+from tests.conftest import give_up
 from tests.peers import DumpServer, KafkaPeer, KRaftBroker, ZooKeeperBroker
 from tests.peers.broker import BrokerFailedError
+from tests.peers.maven import PeerUnavailableError
+from tests.peers.old_servers import KAFKA_0_11, KAFKA_2_8, OldServer
 
 pytestmark = pytest.mark.kafka
 
@@ -68,3 +71,14 @@ def test_a_4x_broker_starts_and_leaves_a_clean_shutdown(kafka4: KafkaPeer, tmp_p
         assert broker.bootstrap.startswith("127.0.0.1:")
     assert (tmp_path / "logs" / ".kafka_cleanshutdown").is_file()
     assert (tmp_path / "logs" / "__cluster_metadata-0").is_dir()
+
+
+@pytest.mark.parametrize("version", [KAFKA_0_11, KAFKA_2_8])
+def test_tools_of_old_servers_run_with_quick_flags(version: str) -> None:
+    try:
+        server = OldServer(version)
+        assert server.classpath
+    except PeerUnavailableError as missing:
+        give_up("real Kafka", missing)
+    done = server.java("kafka.admin.ConfigCommand", "--help")
+    assert b"--entity-type" in done.stdout + done.stderr
