@@ -93,7 +93,7 @@ class Broker:
         config = more.pop("config", CleanerConfig(dedupe_buffer_bytes=1 << 20, backoff_ms=10))
         self.cleaner = LogCleaner(
             lambda: list(self.logs),
-            [str(directory)],
+            [str(each) for each in more.pop("directories", [directory])],
             config,
             clock_ms=lambda: NOW_MS,
             on_directory_failure=lambda path, error: self.failed.append((path, error)),
@@ -222,8 +222,7 @@ def test_threads_clean_what_becomes_dirty_until_they_are_stopped(tmp_path: Path)
     assert broker.cleaner.gauges()["cleaner-recopy-percent"] < 20
 
 
-def test_checkpoints_follow_truncation_moves_and_deletion(tmp_path: Path) -> None:
-    (tmp_path / "other").mkdir()
+def test_checkpoints_follow_truncation_and_deletion(tmp_path: Path) -> None:
     log = make(tmp_path, 0)
     broker = Broker(tmp_path, log)
     broker.cleaner.clean_dirtiest()
@@ -233,6 +232,22 @@ def test_checkpoints_follow_truncation_moves_and_deletion(tmp_path: Path) -> Non
     assert broker.checkpoint.read() == {log.partition: 700}
     broker.cleaner.forget([log.partition], str(tmp_path))
     assert broker.checkpoint.read() == {}
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_the_checkpoint_of_a_log_moves_with_it_if_it_can_be_read(tmp_path: Path, is_damaged: bool) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    log = make(tmp_path, 0)
+    broker = Broker(tmp_path, log, directories=[tmp_path, other])
+    broker.cleaner.clean_dirtiest()
+    cleaned = broker.checkpoint.read()
+    if is_damaged:
+        Path(broker.checkpoint.path).write_text("no checkpoint\n")
+    broker.cleaner.moved(log.partition, str(tmp_path), str(other))
+    assert CleanerCheckpointFile(str(other)).read() == ({} if is_damaged else cleaned)
+    assert broker.checkpoint.read() == {}
+    assert broker.failed == []
 
 
 def test_threads_share_the_buffers() -> None:
