@@ -129,9 +129,17 @@ class Serving:
         self._go_on(connection)
 
     def complete(self, connection: Connection, request: Request) -> None:
-        """An answer is there that the connection waits for. In the broker another thread calls this."""
+        """An answer is there that the connection waits for. In the broker any thread calls this, perhaps with
+        locks that the next request needs: its network thread serves that.
+        """
         served = cast(ServedConnection, connection)
-        if not served.is_served:
+        if served.is_served:
+            return
+        queue_answer(served, request)
+        served.answers.send()
+        if served.position < len(served.buffer):
+            self._broker.after(0, lambda: self._go_on(served))
+        else:
             self._go_on(served)
 
     def soon(self, connection: Connection, run: Callable[[], None]) -> None:

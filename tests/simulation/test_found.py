@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.simulation.run import run
-from tests.simulation.schedule import Crash, DeleteRecords, Expire, Pause, Schedule, ShutDown
+from tests.simulation.schedule import Crash, DeleteRecords, Depose, Expire, Pause, Schedule, ShutDown, Slow
 
 
 def test_a_follower_that_was_truncated_learns_the_high_watermark() -> None:
@@ -127,5 +127,56 @@ def test_records_of_an_excused_epoch_that_are_committed_in_a_later_one_may_diffe
         chaos_ms=2278,
         tick_ms=500,
         log_dirs=2,
+    )
+    assert run(schedule).failure is None
+
+
+def test_a_request_is_not_served_while_the_one_before_it_is_answered() -> None:
+    # The simulation stood still. A task of a partition of groups answered a commit, and the next commits of
+    # the connection were served at once, inside of that task, for whose end they waited. A network thread of
+    # the broker serves them in its next turn.
+    schedule = Schedule(
+        seed=4206530,
+        brokers=(1, 2, 3),
+        topics=(
+            (
+                "a",
+                ((1,), (3,)),
+                (("min.insync.replicas", "1"), ("segment.bytes", "1000"), ("index.interval.bytes", "100")),
+            ),
+            (
+                "b",
+                ((2, 3), (2, 1)),
+                (("min.insync.replicas", "2"), ("retention.ms", "2500"), ("segment.bytes", "1000")),
+            ),
+            (
+                "__transaction_state",
+                ((1, 3, 2), (2, 3, 1)),
+                (
+                    ("min.insync.replicas", "1"),
+                    ("cleanup.policy", "compact"),
+                    ("min.cleanable.dirty.ratio", "0.01"),
+                ),
+            ),
+            (
+                "__consumer_offsets",
+                ((1, 3, 2),),
+                (
+                    ("cleanup.policy", "compact"),
+                    ("min.cleanable.dirty.ratio", "0.01"),
+                    ("segment.bytes", "2500"),
+                ),
+            ),
+        ),
+        faults=(
+            Depose(at_ms=499),
+            Slow(at_ms=1051, source="b3", target="b1", for_ms=1000),
+            ShutDown(at_ms=1111, broker=3, down_ms=68),
+            Depose(at_ms=1199),
+        ),
+        loss=0.0,
+        chaos_ms=2399,
+        tick_ms=250,
+        log_dirs=1,
     )
     assert run(schedule).failure is None
