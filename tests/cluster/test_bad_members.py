@@ -112,7 +112,8 @@ def damage(segment: Path, how: str) -> None:
 
 def test_a_leader_whose_disk_is_full_gives_its_partitions_away(tmp_path: Path, kafka3: KafkaPeer) -> None:
     """Files cannot grow beyond a limit, which fails as a full disk does."""
-    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (2_000_000, 2_000_000))"
+    limit = "import resource, sys; sys.dont_write_bytecode = True; "
+    limit += "resource.setrlimit(resource.RLIMIT_FSIZE, (2_000_000, 2_000_000))"
     config = {"log.segment.bytes": 50_000_000, "log.index.size.max.bytes": 4096}
     with cluster(tmp_path, kafka3, [Kind.KLOG] * 3, config) as world:
         first = world.members[0]

@@ -110,8 +110,10 @@ def _no_space() -> None:
     raise OSError(28, os.strerror(28))
 
 
+# Without bytecode: what is imported under the limit would be cut off in the cache, for all later processes.
 _LIMITED = """
 import resource, sys
+sys.dont_write_bytecode = True
 resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))
 sys.argv = ["klog", "export", "{source}", "-o", "{output}", "--columns", "value,offset", "-f", "{wanted}"]
 from klog.commands.main import main

@@ -23,9 +23,11 @@ from tests.waiting import eventually
 SMALL_INDEXES: Config = {"log.index.size.max.bytes": 4096, "log.segment.bytes": 50_000_000}
 FILE_LIMIT_BYTES = 2_000_000
 
-# Files cannot grow beyond the limit. As on a full disk, a write fails after it has written a part.
+# Files cannot grow beyond the limit. As on a full disk, a write fails after it has written a part. That must
+# not happen to the bytecode of a module, which later processes would read.
 FULL = f"""
-import resource
+import resource, sys
+sys.dont_write_bytecode = True
 resource.setrlimit(resource.RLIMIT_FSIZE, ({FILE_LIMIT_BYTES}, {FILE_LIMIT_BYTES}))
 """
 
