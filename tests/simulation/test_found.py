@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from tests.simulation.run import run
-from tests.simulation.schedule import Crash, DeleteRecords, Depose, Expire, Pause, Schedule, ShutDown, Slow
+from tests.simulation.schedule import (
+    AddPartition,
+    Crash,
+    DeleteRecords,
+    Depose,
+    Expire,
+    Pause,
+    Schedule,
+    ShutDown,
+    Slow,
+)
 
 
 def test_a_follower_that_was_truncated_learns_the_high_watermark() -> None:
@@ -177,6 +187,37 @@ def test_a_request_is_not_served_while_the_one_before_it_is_answered() -> None:
         loss=0.0,
         chaos_ms=2399,
         tick_ms=250,
+        log_dirs=1,
+    )
+    assert run(schedule).failure is None
+
+
+def test_a_follower_learns_a_high_watermark_that_came_in_an_epoch_before() -> None:
+    # It did not use the answer, and the leader's fetch session counted the high watermark as sent.
+    schedule = Schedule(
+        seed=4210535,
+        brokers=(1, 2, 3),
+        topics=(
+            (
+                "a",
+                ((1, 3, 2),),
+                (
+                    ("min.insync.replicas", "1"),
+                    ("segment.bytes", "1000"),
+                    ("flush.messages", "1"),
+                    ("retention.ms", "250"),
+                ),
+            ),
+            ("b", ((3, 2), (1, 2)), (("min.insync.replicas", "1"),)),
+        ),
+        faults=(
+            AddPartition(at_ms=193, topic="b", replicas=(3, 2, 1)),
+            Expire(at_ms=1528, broker=1),
+            Pause(at_ms=1641, broker=1, for_ms=1308),
+        ),
+        loss=0.02,
+        chaos_ms=3000,
+        tick_ms=500,
         log_dirs=1,
     )
     assert run(schedule).failure is None

@@ -237,7 +237,6 @@ class Fetcher:
             return
         for key, fetched in answers:
             state, asked = partitions.states.get(key), session.known[key].partition
-            # It may have been truncated, or be in a newer epoch, since it was asked for.
             if (
                 state is not None
                 and state.mode is Mode.FETCHING
@@ -246,6 +245,10 @@ class Fetcher:
                 and asked.current_leader_epoch == state.leader_epoch
             ):
                 self._partition_fetched(state, fetched, progress, now_ms)
+            else:
+                # It was truncated, or is in a newer epoch, since it was asked for. The leader does not send
+                # its high watermark again in this session.
+                session.restart()
 
     def _partition_fetched(
         self, state: PartitionFetch, fetched: PartitionFetched, progress: Progress, now_ms: int

@@ -170,6 +170,19 @@ def test_an_answer_to_another_offset_or_epoch_is_not_used(copying: Copying) -> N
     assert copying.follower.log().log_end_offset == 0
 
 
+def test_a_high_watermark_that_was_not_used_is_sent_again(copying: Copying) -> None:
+    copying.step()
+    copying.step()
+    fetch = copying.next_fetch()
+    answer = copying.leader.answer(fetch)  # to the leader, the follower knows the high watermark now
+    copying.elect(4)
+    copying.fetcher.answered(fetch, answer, copying.now_ms)
+    log = copying.follower.log()
+    assert (log.log_end_offset, log.high_watermark) == (3, 0)
+    copying.step()
+    assert log.high_watermark == 3
+
+
 def test_a_replica_that_leads_meanwhile_takes_nothing(copying: Copying) -> None:
     fetch = copying.next_fetch()
     copying.follower.lead(leader=OTHER_BROKER, epoch=4, replicas=(1, 2))
