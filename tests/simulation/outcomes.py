@@ -141,11 +141,17 @@ class CommittedOffsetModel:
         self._read = (NO_OFFSET, NO_OFFSET)
 
     def _forgive(self) -> None:
-        """If the partition has lost records, nothing is certain any more."""
+        """If the partition has lost records, nothing is certain any more, or if the coordinator of the last
+        transaction has.
+        """
         if self._losses != self._kept_in.losses:
             self._losses = self._kept_in.losses
             self._first_possible = self._generation = NO_OFFSET
             self._read = (NO_OFFSET, NO_OFFSET)
+        first = self._first_possible
+        if first != NO_OFFSET and (attempt := self._arrivals[first].attempt) and attempt.is_excused:
+            # The coordinator may have lost the commit before it sent the marker to this partition.
+            self._first_possible = NO_OFFSET
 
     def arrives(self, value: int, generation: int, attempt: Attempt | None = None) -> int:
         """A commit reaches a coordinator; its number."""

@@ -7,6 +7,7 @@ from tests.simulation.schedule import (
     AddPartition,
     Crash,
     DeleteRecords,
+    DeleteTopic,
     Depose,
     Expire,
     Pause,
@@ -218,6 +219,36 @@ def test_a_follower_learns_a_high_watermark_that_came_in_an_epoch_before() -> No
         loss=0.02,
         chaos_ms=3000,
         tick_ms=500,
+        log_dirs=1,
+    )
+    assert run(schedule).failure is None
+
+
+def test_a_transaction_s_offset_may_be_lost_with_the_records_of_its_coordinator() -> None:
+    # Power failed before the marker was sent. The rules regarded only losses of the partition of the offsets.
+    schedule = Schedule(
+        seed=4212041,
+        brokers=(1, 2, 3),
+        topics=(
+            ("a", ((3, 1, 2), (2, 1, 3)), (("min.insync.replicas", "1"),)),
+            (
+                "__transaction_state",
+                ((2, 3, 1),),
+                (("min.insync.replicas", "1"), ("cleanup.policy", "compact"), ("segment.bytes", "1000")),
+            ),
+            ("__consumer_offsets", ((3, 1, 2),), (("cleanup.policy", "compact"),)),
+        ),
+        faults=(
+            DeleteTopic(at_ms=38, topic="a"),
+            Crash(at_ms=2610, broker=3, down_ms=86, power=False),
+            Crash(at_ms=3335, broker=1, down_ms=56, power=False),
+            Crash(at_ms=4648, broker=2, down_ms=58, power=False),
+            Crash(at_ms=5844, broker=3, down_ms=68, power=True),
+            ShutDown(at_ms=6072, broker=1, down_ms=73),
+        ),
+        loss=0.02,
+        chaos_ms=6000,
+        tick_ms=100,
         log_dirs=1,
     )
     assert run(schedule).failure is None
