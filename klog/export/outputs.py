@@ -297,16 +297,22 @@ class _LocalFile:
     def __init__(self, output: LocalOutput) -> None:
         self._output = output
         self.temporary = output.path_of(f"{TEMPORARY}/{uuid.uuid4().hex}.tmp")
-        with writing(output.root):
-            # Writers of tables write rows in large pieces, but footers in small ones.
-            self._file = _put(
-                self.temporary,
-                _make_directories,
-                lambda path: open(path, "xb", buffering=1 << 17),  # noqa: SIM115 (see discard)
-            )
-        self._synced = BackgroundSyncedFile(self._file)
-        self.sink = Sink(self._synced)
         self.is_committed = False
+        try:
+            with writing(output.root):
+                # Writers of tables write rows in large pieces, but footers in small ones.
+                self._file = _put(
+                    self.temporary,
+                    _make_directories,
+                    lambda path: open(path, "xb", buffering=1 << 17),  # noqa: SIM115 (see discard)
+                )
+            self._synced = BackgroundSyncedFile(self._file)
+            self.sink = Sink(self._synced)
+        except BaseException:
+            # Also if a signal ends the process here: nobody else knows the file yet.
+            with contextlib.suppress(OSError):
+                os.unlink(self.temporary)
+            raise
 
     def commit(self, name: str) -> None:
         target = self._output.path_of(name)

@@ -257,3 +257,14 @@ def test_a_directory_that_another_process_removes_meanwhile_is_made_again(
     assert removed
     assert (tmp_path / "out" / "day" / "file").read_bytes() == b"x"
     assert not (tmp_path / "out" / "day" / "other").exists()
+
+
+def test_a_signal_while_a_file_is_opened_leaves_no_file(tmp_path, monkeypatch) -> None:
+    def interrupted(file) -> None:
+        file.close()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(output_files, "BackgroundSyncedFile", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        open_output(str(tmp_path / "out")).create()
+    assert tree(tmp_path / "out") == {}
