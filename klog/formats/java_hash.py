@@ -18,8 +18,8 @@ def hash_of_string(text: str) -> int:
 
 
 def remainder(digest: int, divisor: int) -> int:
-    """What is left of Kafka's `abs` of a hash of 32 bits, unsigned. The smallest number has no positive
-    counterpart, and becomes 0.
+    """The remainder of Kafka's `abs` of a 32-bit hash, which is given unsigned. The smallest signed number
+    has no positive counterpart: its `abs` is 0.
     """
     absolute = min(digest, 2**32 - digest)
     return absolute % divisor if absolute < 2**31 else 0

@@ -108,9 +108,11 @@ class Ownership(Generic[P]):
         self,
         owned_topic: OwnedTopic[P],
         thread_name: str,
+        clock_s: Callable[[], float] = time.monotonic,
         loader: Loader | None = None,
     ) -> None:
         self._topic = owned_topic
+        self._clock_s = clock_s
         self.load_times = LoadTimes()
         self._lock = threading.Lock()
         # By number. The newest epoch of which something is known, led or not.
@@ -203,7 +205,7 @@ class Ownership(Generic[P]):
             if number in self._owned:
                 return  # led in a newer epoch without a break: the partition stays as it is
         start = None
-        begun_s = time.monotonic()
+        begun_s = self._clock_s()
         if self._wants(number, epoch):
             try:
                 start = self._topic.read(number, epoch, lambda: self._wants(number, epoch))
@@ -233,7 +235,7 @@ class Ownership(Generic[P]):
             partition = start()
         except Exception:
             _log.exception("%s-%d is not loaded", self._topic.topic, number)
-        self.load_times.add((time.monotonic() - begun_s) * 1000)
+        self.load_times.add((self._clock_s() - begun_s) * 1000)
         self._take(number, epoch, partition)
 
     def _take(self, number: int, epoch: int, partition: P | None) -> None:

@@ -246,8 +246,8 @@ class Fetcher:
             ):
                 self._partition_fetched(state, fetched, progress, now_ms)
             else:
-                # It was truncated, or is in a newer epoch, since it was asked for. The leader does not send
-                # its high watermark again in this session.
+                # It was removed or truncated, or is in a newer epoch, since it was asked for. The leader does
+                # not send its high watermark again in this session.
                 session.restart()
 
     def _partition_fetched(
