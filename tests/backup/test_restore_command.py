@@ -208,6 +208,46 @@ def test_a_target_that_is_not_empty_is_refused(
     assert "--to DIR is needed" in klog("restore", backups.place).err
 
 
+@pytest.mark.usefixtures("directory")
+@pytest.mark.parametrize("variable", ["KLOG_BOOTSTRAP_SERVER", "KLOG_PROFILE"])
+def test_a_cluster_that_only_the_environment_names_gets_nothing(
+    klog: Run, backups: Backups, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.setenv(variable, "127.0.0.1:1")
+
+    refused = klog("restore", backups.place)
+
+    assert refused.code == 2
+    assert "--to DIR is needed, or --bootstrap-server" in refused.err
+    (row,) = rows(klog("restore", backups.place, "--to", tmp_path / "new", "--json"))
+    assert row["endOffset"] == 60
+    (row,) = rows(klog("restore", backups.place, "--dry-run", "--json"))
+    assert row["endOffset"] == 60
+
+
+@pytest.mark.usefixtures("directory")
+@pytest.mark.parametrize("option", ["--bootstrap-server", "--profile"])
+def test_a_restore_has_one_target(
+    klog: Run, backups: Backups, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str
+) -> None:
+    """Also if the option names the cluster that the environment does."""
+    monkeypatch.setenv("KLOG_BOOTSTRAP_SERVER", "127.0.0.1:1")
+
+    done = klog("restore", backups.place, "--to", tmp_path / "new", option, "127.0.0.1:1")
+
+    assert done.code == 2
+    assert "exclude each other" in done.err
+    assert not (tmp_path / "new").exists()
+
+
+def test_help_promises_no_cluster_that_was_not_named(klog: Run) -> None:
+    connection = klog("restore", "--help").out.partition("Connection:")[2]
+
+    assert "--bootstrap-server" in connection
+    for promise in ("127.0.0.1:9092", "KLOG_BOOTSTRAP_SERVER", "KLOG_PROFILE", "current profile"):
+        assert promise not in connection
+
+
 def test_each_broker_gets_replicas_with_the_same_bytes(
     klog: Run,
     backups: Backups,

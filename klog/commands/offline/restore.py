@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +13,7 @@ import typer
 
 from klog.commands.offline.backing.opening import open_patiently
 from klog.commands.offline.options import DryRun
+from klog.commands.offline.restore_cluster import TargetConnection
 from klog.commands.offline.restore_output import (
     Planned,
     moment_option,
@@ -28,7 +28,6 @@ from klog.commands.offline.restore_output import (
 )
 from klog.commands.offline.zookeeper_access import ZooKeeperConfig, access_of
 from klog.commands.shared.cells import human_bytes, zoned_time
-from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.key_options import KeyOptions
 from klog.commands.shared.messages import print_error, print_line, print_note
 from klog.commands.shared.moment_options import MomentOptions
@@ -160,7 +159,7 @@ def restore(
     moment: RestoreOptions,
     place: PlaceOptions,
     keys: KeyOptions,
-    connection: ConnectionOptions,
+    connection: TargetConnection,
     output: OutputOptions,
     skip_damaged: bool = flag(
         "Leave out objects of the repository that are damaged or missing, and say which offsets are lost."
@@ -183,7 +182,8 @@ def restore(
     With --bootstrap-server records are produced into a running cluster, which is the lesser way: offsets are
     new, and so are producers and leader epochs. What read_committed readers saw comes back, with keys,
     headers, timestamps and codecs, and groups go on where they were. The file of --mapping says which offset
-    became which.
+    became which. Only the command line names that cluster, by --bootstrap-server or --profile; the
+    environment and the current profile do not.
 
     Examples:
 
@@ -303,7 +303,7 @@ def _look_at_cluster(
     repository: Repository,
     selected: Selected,
     request: RestoreRequest,
-    connection: ConnectionOptions,
+    connection: TargetConnection,
     options: ProducingOptions,
 ) -> None:
     """Connect, and make all checks that need no plan. Raises `UsageError`, `KlogError`."""
@@ -338,13 +338,11 @@ def _end_if_incomplete(
         raise typer.Exit(1)
 
 
-def _is_into_cluster(place: PlaceOptions, connection: ConnectionOptions) -> bool:
-    """Whether the target is a running cluster. A directory goes before one that the environment names."""
-    if place.to is None:
-        return (connection.bootstrap_server or connection.profile) is not None
-    if connection.bootstrap_server not in (None, os.environ.get("KLOG_BOOTSTRAP_SERVER")):
-        raise UsageError("--to and --bootstrap-server exclude each other")
-    return False
+def _is_into_cluster(place: PlaceOptions, connection: TargetConnection) -> bool:
+    """Whether the target is a running cluster. Raises `UsageError` if it is a directory, too."""
+    if place.to is not None and connection.names_target:
+        raise UsageError("--to and --bootstrap-server (or --profile) exclude each other")
+    return connection.names_target
 
 
 def _say_what_came(plan: RestorePlan, restored: Restored, *, quiet: bool) -> None:

@@ -16,6 +16,7 @@ from klog.commands.offline.restore_output import (
 from klog.commands.shared.cells import zoned_time
 from klog.commands.shared.connection import ConnectionOptions
 from klog.commands.shared.messages import print_error, print_line, print_note
+from klog.commands.shared.option_sets import option_set, valued
 from klog.commands.shared.output import OutputOptions
 from klog.commands.shared.terminal import count_of
 
@@ -24,9 +25,31 @@ if TYPE_CHECKING:
     from klog.backup.producing.topics import TargetTopic
 
 
+@option_set("Connection")
+class TargetConnection(ConnectionOptions):
+    """The cluster to write to. Only the command line names it.
+
+    With a variable that was set for other commands, a restore without `--to` would write into that cluster.
+    """
+
+    bootstrap_server: str | None = valued(
+        "HOST:PORT",
+        "A broker of the running cluster that gets the records, or several with commas. [default: the"
+        " profile's]",
+        "--bootstrap-server",
+        "-b",
+    )
+    profile: str | None = valued("NAME", "The connection settings of this name (`klog profile add`).")
+
+    @property
+    def names_target(self) -> bool:
+        """Whether records go into a running cluster."""
+        return self.bootstrap_server is not None or self.profile is not None
+
+
 def restore_into_cluster(
     planned: Planned,
-    connection: ConnectionOptions,
+    connection: TargetConnection,
     options: ProducingOptions,
     output: OutputOptions,
     *,
