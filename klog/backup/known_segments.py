@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from klog.backup.matching import Alike, Behind, Kept, compared
+from klog.backup.matching import Anew, Behind, Kept, LogFiles, compared
 from klog.backup.model import Damage, PartitionState, Piece, SegmentSeen, fits_segment
 from klog.backup.scanning import Listed
 from klog.replicas.files import base_name
@@ -46,28 +46,26 @@ class Known:
 def known_segments(
     listed: Listed,
     replica: Replica,
-    segments: Sequence[SegmentFile],
+    log: LogFiles,
     previous: PartitionState | None,
     log_start: int,
     bound: int,
 ) -> Known | Behind:
-    """What a state has of the segments of a replica. Raises `StorageError`."""
+    """What a state has of the log of a replica. Raises `StorageError`."""
     if previous is None or previous.topic_id != replica.topic_id:
         return Known()
     is_own = listed.log_directory.source.has(previous) and _has_files_of(previous)
     if is_own and (previous.topic_id is None or _goes_on(listed, previous, bound)):
         return Known(_segments_before(previous))
-    found = compared(previous, replica, segments, log_start, bound)
+    found = compared(previous, replica, log, log_start, bound)
     if isinstance(found, Behind):
         return found
     if is_own:
         return Known(_segments_before(previous))
-    if isinstance(found, Alike):
-        # Another replica may not have deleted yet what is deleted.
-        is_alike = previous.topic_id is not None and found.same_until is not None
-        return Known(log_start_offset=found.start_offset if is_alike else 0)
+    if isinstance(found, Anew):
+        return Known(log_start_offset=found.log_start_offset)
     stats = {file.entry.path: file.stat for file in listed.files}
-    before = _in_own_segments(found, segments, stats)
+    before = _in_own_segments(found, log.segments, stats)
     if before is not None:
         return Known(before, None, previous.log_start_offset)
     own = KnownSegment((), _seen_up_to(found, stats[found.segment.log]))

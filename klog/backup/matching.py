@@ -12,6 +12,8 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
 from itertools import accumulate
 from typing import BinaryIO
 
@@ -50,58 +52,75 @@ class Behind:
 
 
 @dataclass(frozen=True, slots=True)
-class Alike:
-    """What is known of two logs: where both have begun, and the offset up to which they are the same by their
-    leader epochs; None if they differ where both have begun, or nothing is known.
+class Anew:
+    """A replica of which no piece of a state holds a part: it is read from `log_start_offset` on, or from its
+    own start if that is higher. Another replica of the same log has deleted what is before; 0 if it is not
+    known to be the same log.
     """
 
-    start_offset: int
-    same_until: int | None
+    log_start_offset: int
+
+
+class NothingCommon(Enum):
+    """Why two logs have no offset up to which they are the same by their leader epochs."""
+
+    DIFFERENT = "their epochs differ where both have begun"
+    UNKNOWN = "one of them has no epochs"
+
+
+@dataclass(frozen=True)
+class LogFiles:
+    """The segments of a log, and where it ends."""
+
+    segments: tuple[SegmentFile, ...]
+
+    @cached_property
+    def end(self) -> SegmentEnd:
+        """Where its valid batches end; the last segment is opened for it once. Raises `StorageError`."""
+        if not self.segments:
+            return SegmentEnd(0, 0, 0)
+        with OpenSegment(self.segments[-1]) as last:
+            return last.end()
 
 
 def compared(
-    state: PartitionState, replica: Replica, segments: Sequence[SegmentFile], log_start: int, bound: int
-) -> Kept | Behind | Alike:
-    """What a replica with these segments, of which the log below `bound` is wanted, has of a state.
+    state: PartitionState, replica: Replica, log: LogFiles, log_start: int, bound: int
+) -> Kept | Behind | Anew:
+    """What a replica with these files, of whose log what is below `bound` is wanted, has of a state.
 
     Both are of one topic. Raises `StorageError`.
     """
-    end = end_of(segments)
+    end, segments = log.end, log.segments
     end_offset = min(bound, end.end_offset)
     start_offset = max(log_start, state.log_start_offset)
-    same = same_until((state.epochs, state.end_offset), (replica.epochs, end_offset), start_offset)
+    common = common_end((state.epochs, state.end_offset), (replica.epochs, end_offset), start_offset)
     epoch = end.leader_epoch if end.end_offset <= bound else -1
     is_behind = _rank(replica.epochs, end_offset, epoch) < _rank(state.epochs, state.end_offset)
     # Without ids a topic that was created again cannot be told from an old replica.
     if is_behind and state.topic_id is not None:
-        differs = same is None and state.epochs and replica.epochs
-        common = start_offset if differs else same
-        return Behind(state, end.end_offset, common if common is not None and common < end_offset else None)
-    alike = Alike(start_offset, same)
-    if is_behind or same is None or state.damage or any(segment.gzipped for segment in segments):
-        return alike
+        same_to = start_offset if common is NothingCommon.DIFFERENT else common
+        diverged = same_to if isinstance(same_to, int) and same_to < end_offset else None
+        return Behind(state, end.end_offset, diverged)
+    is_same_log = state.topic_id is not None and isinstance(common, int)
+    anew = Anew(start_offset if is_same_log else 0)
+    is_readable = not state.damage and not any(segment.gzipped for segment in segments)
+    if is_behind or not isinstance(common, int) or not is_readable:
+        return anew
     first = [piece.segment_base_offset for piece in state.pieces if piece.end_offset > start_offset][:1]
     pieces = [
         piece
         for piece in state.pieces
-        if first and piece.segment_base_offset >= first[0] and piece.end_offset <= same
+        if first and piece.segment_base_offset >= first[0] and piece.end_offset <= common
     ]
-    return (_kept(state, pieces, segments) if pieces else None) or alike
+    return (_kept(state, pieces, segments) if pieces else None) or anew
 
 
-def end_of(segments: Sequence[SegmentFile]) -> SegmentEnd:
-    """Where the log of these segments ends. Raises `StorageError`."""
-    if not segments:
-        return SegmentEnd(0, 0, 0)
-    with OpenSegment(segments[-1]) as last:
-        return last.end()
-
-
-def same_until(
+def common_end(
     one: tuple[Sequence[EpochEntry], int], other: tuple[Sequence[EpochEntry], int], start_offset: int
-) -> int | None:
+) -> int | NothingCommon:
     """The offset up to which two logs are the same by their leader epochs, given with the ends of the logs.
-    Both begin at or below `start_offset`. None if they differ there, or nothing is known.
+
+    Both begin at or below `start_offset`.
     """
     # A broker writes down at once where the first epoch begins, and the log start offset later.
     start_offset = max(
@@ -110,14 +129,16 @@ def same_until(
     (ours, our_end), (theirs, their_end) = (
         (_clipped(epochs, start_offset), end) for epochs, end in (one, other)
     )
-    alike = 0
-    while alike < min(len(ours), len(theirs)) and ours[alike] == theirs[alike]:
-        alike += 1
-    if not alike:
-        return None
+    if not ours or not theirs:
+        return NothingCommon.UNKNOWN
+    equal = 0
+    while equal < min(len(ours), len(theirs)) and ours[equal] == theirs[equal]:
+        equal += 1
+    if not equal:
+        return NothingCommon.DIFFERENT
     return min(
-        ours[alike].start_offset if alike < len(ours) else our_end,
-        theirs[alike].start_offset if alike < len(theirs) else their_end,
+        ours[equal].start_offset if equal < len(ours) else our_end,
+        theirs[equal].start_offset if equal < len(theirs) else their_end,
     )
 
 

@@ -17,7 +17,7 @@ from typing import BinaryIO, Final
 from klog.backup import names
 from klog.backup.copying import SegmentPart, copy_part, same_batch
 from klog.backup.known_segments import KnownSegment, known_segments, last_seen, place_after
-from klog.backup.matching import Behind, end_of
+from klog.backup.matching import Behind, LogFiles
 from klog.backup.model import Damage, PartitionState, Piece, SegmentSeen, SnapshotObject, StoredObject
 from klog.backup.pieces import PIECE_BYTES, PieceWriter
 from klog.backup.scanning import (
@@ -140,15 +140,15 @@ def _copy_once(
 ) -> Outcome:
     found = Found()
     replica = read_replica(listed.path, listed.name, [file.entry for file in listed.files], found)
-    segments = current_segments(replica, found.skipped)
-    directory, partition = listed.log_directory, listed.partition
+    log = LogFiles(current_segments(replica, found.skipped))
+    segments, directory, partition = log.segments, listed.log_directory, listed.partition
     replica = replace(replica, high_watermark=directory.high_watermarks.get(partition))
     committed_end = listed.bound()
     bound = INT64_MAX if committed_end is None or rules.log_end else committed_end
     log_start = max(directory.log_starts.get(partition, 0), *(one.base_offset for one in segments[:1]), 0)
     read_time_ms = rules.now_ms()
     stats = {file.entry.path: file.stat for file in listed.files}
-    known = known_segments(listed, replica, segments, previous, log_start, bound)
+    known = known_segments(listed, replica, log, previous, log_start, bound)
     if isinstance(known, Behind):
         return _kept_outcome(listed, known, replica)
     log_start = max(log_start, known.log_start_offset)
@@ -168,7 +168,7 @@ def _copy_once(
             bound,
             may_grow=following is None and directory.is_running,
             is_racy=is_racy(stats[segment.log], read_time_ms),
-            place=place_after(kept, segment, end_of([segment]).end_offset if following is None else following)
+            place=place_after(kept, segment, log.end.end_offset if following is None else following)
             if kept is not None and segment == kept.segment
             else None,
         )
@@ -180,7 +180,7 @@ def _copy_once(
     damage = [damage for each in copied.values() for damage in each.damage]
     known_end, record = recorded_end(replica)
     # What is above the high watermark was not copied.
-    is_short = log_end < known_end and end_of(segments).end_offset < known_end
+    is_short = log_end < known_end and log.end.end_offset < known_end
     if is_short and not any(one.end_offset is None for one in damage):
         file = segments[-1].log if segments else listed.path
         what = f"the log ends at {log_end}, but {record}"

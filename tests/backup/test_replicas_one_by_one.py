@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from klog.backup.matching import same_until
+from klog.backup.matching import NothingCommon, common_end
 from klog.backup.moment.view import view_of
 from klog.backup.run import Result
 from klog.backup.verify import VerifyOptions, verify
@@ -462,10 +462,10 @@ def test_a_disk_to_which_the_replica_was_moved_is_not_read(brokers: Brokers, tmp
 @pytest.mark.parametrize(
     ("one", "other", "start", "expected"),
     [
-        (([], 100), ([], 100), 0, None),
+        (([], 100), ([(0, 0)], 100), 0, NothingCommon.UNKNOWN),
         (([(0, 0), (1, 50)], 100), ([(1, 60)], 90), 30, 90),
         (([(0, 0)], 100), ([(0, 0)], 80), 0, 80),
-        (([(0, 0)], 100), ([(1, 0)], 80), 0, None),
+        (([(0, 0)], 100), ([(1, 0)], 80), 0, NothingCommon.DIFFERENT),
         (([(0, 0), (1, 50)], 100), ([(0, 0), (1, 60)], 100), 0, 50),
         (([(0, 0), (1, 50)], 100), ([(0, 0), (2, 50)], 100), 0, 50),
         (([(0, 0), (1, 50)], 100), ([(0, 0)], 70), 0, 50),
@@ -477,9 +477,9 @@ def test_leader_epochs_say_how_far_logs_are_the_same(
     one: tuple[list[tuple[int, int]], int],
     other: tuple[list[tuple[int, int]], int],
     start: int,
-    expected: int | None,
+    expected: int | NothingCommon,
 ) -> None:
     (ours, our_end), (theirs, their_end) = (
         ([EpochEntry(*entry) for entry in epochs], end) for epochs, end in (one, other)
     )
-    assert same_until((ours, our_end), (theirs, their_end), start) == expected
+    assert common_end((ours, our_end), (theirs, their_end), start) == expected
