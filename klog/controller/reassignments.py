@@ -3,6 +3,10 @@
 From Kafka's KafkaController. A reassignment is stored in the topic's node, so that any controller can
 continue it. First the new replicas are added and catch up (phase A). When all of them are in sync, the old
 replicas are removed (phase B).
+
+A reassignment that replaces or cancels another one gives up the replicas that only that one was adding. One
+of them may lead, or be the only one in sync. Kafka removes it nevertheless, so that nobody leads. Here one
+that is in sync and stays is elected first. Without one the request is refused, as a cancellation is in KRaft.
 """
 
 from __future__ import annotations
@@ -13,7 +17,8 @@ from typing import Final, NamedTuple
 
 from klog.controller.leader_selection import Strategy
 from klog.controller.state_machines import StateMachines
-from klog.controller.states import Replica, ReplicaState
+from klog.controller.states import PartitionState, Replica, ReplicaState
+from klog.formats.constants import NO_LEADER
 from klog.formats.names import TopicPartition
 from klog.metadata.errors import SessionExpiredError, StoreError
 from klog.metadata.fenced_writes import update_partition_states, write_assignments
@@ -39,6 +44,10 @@ _UNKNOWN: Final = ReassignmentStart(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The p
 _FAILED: Final = ReassignmentStart(
     ErrorCode.UNKNOWN_SERVER_ERROR,
     "The server experienced an unexpected error when processing the request.",
+)
+_LOSING: Final = ReassignmentStart(
+    ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+    "Only replicas that this would remove are in sync, so that records would be lost.",
 )
 
 
@@ -115,6 +124,8 @@ class Reassignments:
 
         `except_for` are those that this one started.
         """
+        for partition in self._context.all_partitions():
+            self._give_up_unassigned(partition)
         for partition, assignment in self.running().items():
             if partition not in except_for:
                 self._advance(partition, assignment)
@@ -131,6 +142,8 @@ class Reassignments:
         `isr_changed` starts phase B later. Raises SessionExpiredError: then this broker is no controller.
         """
         try:
+            if self._would_lose(partition, assignment):
+                return _LOSING
             self._update(partition, assignment)
             if self._is_complete(partition, assignment):
                 self._finish(partition, assignment)
@@ -144,14 +157,53 @@ class Reassignments:
         return _STARTED
 
     def _update(self, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
-        present = self._context.assignment(partition)
-        if present != assignment:
+        if self._context.assignment(partition) != assignment:
+            unneeded = self._unneeded(partition, assignment)
             self._write(partition, assignment)
             self._context.assign(partition, assignment)
-            # An earlier reassignment was adding these replicas, and this one does not need them.
-            unneeded = [each for each in present.replicas if each not in assignment.replicas]
-            self._remove(partition, unneeded)
+            self._give_up(partition, unneeded)
         self._context.being_reassigned.add(partition)
+
+    def _unneeded(self, partition: TopicPartition, assignment: ReplicaAssignment) -> set[int]:
+        """The replicas that an earlier reassignment was adding, and that this assignment does not need."""
+        return set(self._context.assignment(partition).replicas).difference(assignment.replicas)
+
+    def _would_lose(self, partition: TopicPartition, assignment: ReplicaAssignment) -> bool:
+        """Whether replicas in sync would be given up while no other one is in sync and alive."""
+        unneeded = self._unneeded(partition, assignment)
+        if not unneeded:
+            return False
+        state = read_partition_states(self._state_machines.fenced.store, [partition]).get(partition)
+        isr = () if state is None else state.leader_and_isr.isr
+        return not unneeded.isdisjoint(isr) and not self._can_lead(partition, isr, assignment)
+
+    def _can_lead(self, partition: TopicPartition, isr: Sequence[int], assignment: ReplicaAssignment) -> bool:
+        """Whether one of the assigned replicas is in sync and alive."""
+        return any(
+            each in assignment.replicas and self._context.is_replica_online(each, partition) for each in isr
+        )
+
+    def _give_up_unassigned(self, partition: TopicPartition) -> None:
+        """Gives up leaders and replicas in sync that an earlier controller has left.
+
+        It wrote an assignment without them and then ended. Without them there must be one that can lead.
+        """
+        known = self._context.leadership.get(partition)
+        if known is None or partition.topic in self._context.topics_to_delete:
+            return
+        assignment, isr = self._context.assignment(partition), known.leader_and_isr.isr
+        left = {known.leader_and_isr.leader, *isr}.difference(assignment.replicas, [NO_LEADER])
+        if left and self._can_lead(partition, isr, assignment):
+            for broker_id in left:
+                self._context.replica_states[Replica(partition, broker_id)] = ReplicaState.ONLINE
+            self._give_up(partition, left)
+
+    def _give_up(self, partition: TopicPartition, broker_ids: Collection[int]) -> None:
+        """Removes replicas, after another one in sync has been elected if one of them leads."""
+        if self._context.leader(partition) in broker_ids:
+            self._state_machines.partitions.move([partition], PartitionState.OFFLINE)
+            self._state_machines.partitions.bring_online([partition], Strategy.OFFLINE)
+        self._remove(partition, broker_ids)
 
     def _write(self, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
         topic = partition.topic
@@ -193,7 +245,7 @@ class Reassignments:
         state_machines.send_update_metadata([partition])
 
     def _remove(self, partition: TopicPartition, broker_ids: Collection[int]) -> None:
-        replicas = [Replica(partition, each) for each in broker_ids]
+        replicas = [Replica(partition, each) for each in sorted(broker_ids)]
         for state in (
             ReplicaState.OFFLINE,
             ReplicaState.DELETION_STARTED,

@@ -894,6 +894,89 @@ def test_a_reassignment_is_replaced_while_it_runs() -> None:
     assert (world.state("t").leader, world.state("t").isr) == (3, (1, 3))
 
 
+def led_by_an_added_replica() -> SimulatedCluster:
+    """The partition moves from brokers 2 and 1 to 3 and 2. Broker 3 leads, and 2 is in sync, too."""
+    world = started(0, 1, 2, 3)
+    with_topic(world, [2, 1])
+    world.kill(1)
+    world.settle()
+    reassign(world, {T0: [3, 1]})
+    world.brokers[2].alter_isr(T0, (2, 3))
+    world.settle()
+    assert ask(world, ElectLeaders, [T0], ElectionType.PREFERRED) == {T0: ErrorCode.NONE}
+    assert world.topic("t").partitions[0] == ReplicaAssignment((3, 1, 2), adding=(3,), removing=(2,))
+    assert (world.state("t").leader, world.state("t").isr) == (3, (2, 3))
+    return world
+
+
+def test_another_replica_in_sync_leads_if_a_second_reassignment_removes_the_leader() -> None:
+    world = led_by_an_added_replica()
+    assert reassign(world, {T0: [1]}) == {T0: ErrorCode.NONE}
+    assert world.topic("t").partitions[0] == ReplicaAssignment((1, 2), removing=(2,))
+    assert (world.state("t").leader, world.state("t").isr) == (2, (2,))
+    assert world.brokers[2].hosted[T0].leader == 2
+    assert T0 not in world.disks[3]
+    world.start(1)
+    world.settle()
+    world.brokers[2].alter_isr(T0, (2, 1))
+    world.settle()
+    assert world.topic("t").partitions[0] == ReplicaAssignment((1,))
+    assert (world.state("t").leader, world.state("t").isr) == (1, (1,))
+
+
+def test_a_replica_that_stays_leads_if_the_reassignment_that_added_the_leader_is_cancelled() -> None:
+    world = led_by_an_added_replica()
+    assert reassign(world, {T0: None}) == {T0: ErrorCode.NONE}
+    assert world.topic("t").partitions[0] == ReplicaAssignment((1, 2))
+    assert (world.state("t").leader, world.state("t").isr) == (2, (2,))
+    assert T0 not in world.disks[3]
+
+
+@pytest.mark.parametrize("target", [None, [1], [1, 0]])
+def test_the_only_replica_in_sync_is_not_given_up(target: list[int] | None) -> None:
+    world = led_by_an_added_replica()
+    world.brokers[3].alter_isr(T0, (3,))
+    world.settle()
+    before = world.topic("t"), world.states("t")
+    answer = ask(world, AlterReassignments, {T0: target})[T0]
+    assert answer.error is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert answer.message == (
+        "Only replicas that this would remove are in sync, so that records would be lost."
+    )
+    assert (world.topic("t"), world.states("t")) == before
+    assert T0 in world.disks[3]
+    # One that keeps it is allowed.
+    assert reassign(world, {T0: [3]}) == {T0: ErrorCode.NONE}
+    assert world.topic("t").partitions[0] == ReplicaAssignment((3,))
+    assert (world.state("t").leader, world.state("t").isr) == (3, (3,))
+
+
+@pytest.mark.parametrize("assignment", [ReplicaAssignment((1, 2), removing=(2,)), ReplicaAssignment((2, 1))])
+def test_the_next_controller_gives_up_a_leader_that_is_not_assigned(assignment: ReplicaAssignment) -> None:
+    """The controller ended after it had written the assignment of a second reassignment."""
+    world = led_by_an_added_replica()
+    written = replace(world.topic("t"), partitions={0: assignment})
+    world.admin.set(paths.topic("t"), znodes.encode_topic(written))
+    world.kill(0)
+    world.settle()
+    assert world.topic("t").partitions[0] == assignment
+    assert (world.state("t").leader, world.state("t").isr) == (2, (2,))
+    assert world.brokers[2].hosted[T0].leader == 2
+    assert T0 not in world.disks[3]
+
+
+def test_the_next_controller_keeps_a_leader_that_is_not_assigned_if_no_other_is_in_sync() -> None:
+    world = led_by_an_added_replica()
+    world.brokers[3].alter_isr(T0, (3,))
+    world.settle()
+    written = replace(world.topic("t"), partitions={0: ReplicaAssignment((2, 1))})
+    world.admin.set(paths.topic("t"), znodes.encode_topic(written))
+    world.kill(0)
+    world.settle()
+    assert (world.state("t").leader, world.state("t").isr) == (3, (3,))
+    assert T0 in world.disks[3]
+
+
 def test_the_replication_factor_is_raised_and_lowered(world: SimulatedCluster) -> None:
     with_topic(world, [0])
     reassign(world, {T0: [0, 1, 2]})

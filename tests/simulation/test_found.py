@@ -11,6 +11,7 @@ from tests.simulation.schedule import (
     Depose,
     Expire,
     Pause,
+    Reassign,
     Schedule,
     ShutDown,
     Slow,
@@ -248,6 +249,25 @@ def test_a_transaction_s_offset_may_be_lost_with_the_records_of_its_coordinator(
         ),
         loss=0.02,
         chaos_ms=6000,
+        tick_ms=100,
+        log_dirs=1,
+    )
+    assert run(schedule).failure is None
+
+
+def test_another_replica_in_sync_leads_if_a_second_reassignment_removes_the_leader() -> None:
+    # b1 led, which only the first one was adding. Nobody was elected in its place, and b3 could not catch up.
+    schedule = Schedule(
+        seed=4421452,
+        brokers=(1, 2, 3, 4),
+        topics=(("a", ((3, 2),), (("min.insync.replicas", "1"),)),),
+        faults=(
+            ShutDown(at_ms=480, broker=3, down_ms=1763),
+            Reassign(at_ms=628, topic="a", partition=0, replicas=(1, 3)),
+            Reassign(at_ms=2985, topic="a", partition=0, replicas=(3,)),
+        ),
+        loss=0.0,
+        chaos_ms=3000,
         tick_ms=100,
         log_dirs=1,
     )
