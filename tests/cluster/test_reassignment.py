@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cluster.admin import ClusterAdmin
 from tests.cluster.agreeing import agreeing, tools_of
 from tests.cluster.reading import check
 from tests.cluster.tools import NOTHING_LISTED, ClusterTools
@@ -150,3 +151,36 @@ def test_a_controller_of_the_other_kind_continues_a_reassignment(
     world.start(controller)
     world.wait_for_full_isr()
     assert world.wait_for_known_controller() == next_controller
+
+
+@BOTH
+def test_a_second_reassignment_removes_the_leader_that_the_first_one_added(
+    world: Cluster, controller: int, next_controller: int
+) -> None:
+    """Kafka's controller elects nobody in its place. Then the reassignment ends only after klog controls."""
+    world.move_controller(controller)
+    source, absent = world.others(controller)
+    topic = f"removes-{controller}"
+    world.create({topic: 1}, assignment=[[source, absent]], min_insync_replicas=1)
+    partition = topic, 0
+    written: Written = {}
+    write(world, topic, 100, written)
+    world.members[absent].stop()
+    # The tool takes no broker that is away.
+    admin = ClusterAdmin(world.members[controller].address)
+    admin.reassign({partition: [controller, absent]})
+    world.wait_for_isr(partition, source, controller)
+    admin.elect_preferred([partition])
+    world.wait_for_leader(partition, controller)
+    write(world, topic, 100, written)
+    admin.reassign({partition: [absent]})
+    state = world.tree.state(partition)
+    assert state is not None
+    assert (state.leader, state.isr) == (source if controller == KLOG else -1, {source})
+    world.start(absent)
+    if controller != KLOG:
+        world.move_controller(next_controller)
+    world.until(lambda: not world.tree.reassigning(), "the reassignment does not end")
+    assert world.tree.replicas(topic) == {0: [absent]}
+    assert world.leader(partition) == absent
+    check(world, written)
