@@ -10,10 +10,10 @@ import socket
 import ssl
 import struct
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Final, Self, TypeVar
+from typing import Final, NoReturn, Self, TypeVar
 
 from klog.protocol.answer_memory import LEAST_BYTES, AnswerMemory
 from klog.protocol.api_versions import (
@@ -27,6 +27,7 @@ from klog.protocol.apis import SPOKEN, ApiKey, api_name
 from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.errors import (
+    ChannelError,
     ConnectFailedError,
     ConnectionLostError,
     ConnectRefusedError,
@@ -48,6 +49,9 @@ _FIRST_BYTES: Final = 1 << 20
 _SMALL_FRAME_BYTES: Final = 4096
 _INT32_MAX: Final = (1 << 31) - 1
 _USED_PART_OF_LOGIN: Final = 0.85
+_TIMEVAL: Final = struct.Struct("@ll")
+# By how much a call may exceed the time that is left; the limit of a socket costs two system calls.
+_IMPRECISION: Final = 1.01
 
 # A broker that wants a login tells its versions, and closes the connection at any other request.
 _LOGIN: Final = "if that port needs a login: security.protocol, sasl.mechanism and sasl.jaas.config"
@@ -88,6 +92,7 @@ class Channel:
     _memory: AnswerMemory = field(default_factory=AnswerMemory, init=False)
     _renewal_s: float | None = field(default=None, init=False)
     _first_id: int = field(default=-1, init=False)  # of the first request after the versions
+    _longest_wait_s: float = field(default=0.0, init=False)  # how long the socket lets one call wait
 
     def __enter__(self) -> Self:
         self.connect()
@@ -109,7 +114,7 @@ class Channel:
         if self._socket is not None:
             return
         try:
-            self._socket = self._open()
+            self._socket, self._longest_wait_s = self._open(), 0.0
         except ConnectionRefusedError as error:
             raise ConnectRefusedError(f"cannot connect to {self}: {error}") from error
         except OSError as error:
@@ -222,8 +227,10 @@ class Channel:
         Raises ConnectionLostError, RequestTimeoutError, UnexpectedResponseError.
         """
         answer = self.exchange(api_key, version, body, timeout_ms)
-        with self._closed_if_malformed():
+        try:
             return decode(version, answer)
+        except MalformedMessageError as error:
+            raise self._unreadable(error) from error
 
     def exchange(
         self, api_key: int, version: int, body: Sequence[Buffer], timeout_ms: int | None = None
@@ -236,13 +243,15 @@ class Channel:
         deadline_s = self._deadline_s(timeout_ms)
         self._write(api_key, version, body, deadline_s)
         frame = self._read_frame(deadline_s)
-        with self._closed_if_malformed():
+        try:
             correlation_id, position = decode_response_header(api_key, version, frame)
+        except MalformedMessageError as error:
+            raise self._unreadable(error) from error
         if correlation_id != self._correlation_id:
             self.close()
             sent = f"request {self._correlation_id}"
             raise UnexpectedResponseError(f"{self} answered request {correlation_id}, but {sent} was sent")
-        return memoryview(frame)[position:]
+        return frame[position:]
 
     def post(self, api_key: int, version: int, body: Sequence[Buffer], timeout_ms: int | None = None) -> None:
         """Sends a request that has no response (Produce with acks=0).
@@ -280,28 +289,29 @@ class Channel:
         parts: list[Buffer] = [_SIZE.pack(size) + header, *body]
         if size <= _FIRST_BYTES:
             parts = [b"".join(parts)]
-        with self._translated_errors():
-            for part in parts:
-                self._socket_until(deadline_s).sendall(part)
+        for part in parts:
+            sent = self._send(part, deadline_s)
+            while sent < len(part):
+                sent += self._send(memoryview(part)[sent:], deadline_s)
 
-    def _read_frame(self, deadline_s: float) -> Buffer:
+    def _read_frame(self, deadline_s: float) -> memoryview:
         """Reads one frame. A small one comes with its size in one piece; nothing can follow it."""
-        first = bytearray(_SMALL_FRAME_BYTES)
-        filled = 0
-        while filled < _SIZE.size:
-            filled += self._receive_into(first, filled, len(first), deadline_s)
+        first = self._receive(_SMALL_FRAME_BYTES, deadline_s)
+        while len(first) < _SIZE.size:
+            first += self._receive(_SMALL_FRAME_BYTES, deadline_s)
         size = _SIZE.unpack_from(first)[0]
-        if not 0 <= filled - _SIZE.size <= size:
+        start = memoryview(first)[_SIZE.size :]
+        if len(start) == size:
+            return start
+        if len(start) > size:
             self.close()
             sent = f"a frame of {size} bytes" if size < 0 else "more than one answer"
             raise UnexpectedResponseError(f"{self} sent {sent}")
-        return self._receive_rest(first[_SIZE.size : filled], size, deadline_s)
+        return self._receive_rest(start, size, deadline_s)
 
-    def _receive_rest(self, start: bytearray, size: int, deadline_s: float) -> Buffer:
+    def _receive_rest(self, start: memoryview, size: int, deadline_s: float) -> memoryview:
         """Reads what is missing of `size` bytes into a buffer that grows with what arrives."""
         filled = len(start)
-        if filled == size:
-            return start
         is_large = size >= LEAST_BYTES
         buffer = self._memory.take() if is_large else bytearray()
         if len(buffer) < min(size, _FIRST_BYTES):
@@ -316,49 +326,61 @@ class Channel:
             self._memory.keep(buffer)
         return frame
 
+    # -- the socket: one call each --------------------------------------------------------------------------
+
+    def _send(self, data: Buffer, deadline_s: float) -> int:
+        """Sends what the socket takes; how many bytes that were."""
+        try:
+            return self._socket_until(deadline_s).send(data)
+        except OSError as error:
+            raise self._broken(error) from error
+
+    def _receive(self, size: int, deadline_s: float) -> bytes:
+        """Reads what is there, at most `size` bytes."""
+        try:
+            received = self._socket_until(deadline_s).recv(size)
+        except OSError as error:
+            raise self._broken(error) from error
+        return received or self._refuse_end()
+
     def _receive_into(self, buffer: bytearray, filled: int, end: int, deadline_s: float) -> int:
         """Reads what is there into a buffer, from a position to `end`; how many bytes that were."""
-        with self._translated_errors(), memoryview(buffer) as whole, whole[filled:end] as rest:
-            received = self._socket_until(deadline_s).recv_into(rest)
-        if not received:
-            self.close()
-            is_refused = self.authenticate is None and self._correlation_id == self._first_id
-            raise ConnectionLostError(f"{self} closed the connection", cure=_LOGIN if is_refused else None)
-        return received
+        try:
+            with memoryview(buffer) as whole, whole[filled:end] as rest:
+                received = self._socket_until(deadline_s).recv_into(rest)
+        except OSError as error:
+            raise self._broken(error) from error
+        return received or self._refuse_end()
 
     def _socket_until(self, deadline_s: float) -> socket.socket:
+        """The socket, for one call that waits until then at most."""
         sock = self._socket
         if sock is None:
             raise ConnectionLostError(f"there is no connection to {self}")
         left_s = deadline_s - time.monotonic()
         if left_s <= 0:
             raise TimeoutError
-        sock.settimeout(left_s)
+        # Almost always it is as the last call left it.
+        if not left_s <= self._longest_wait_s <= left_s * _IMPRECISION:
+            _limit_waits(sock, left_s)
+            self._longest_wait_s = left_s
         return sock
 
-    @contextmanager
-    def _closed_if_malformed(self) -> Iterator[None]:
-        """Turns MalformedMessageError into UnexpectedResponseError and closes the connection."""
-        try:
-            yield
-        except MalformedMessageError as error:
-            self.close()
-            raise UnexpectedResponseError(f"the answer of {self} cannot be read: {error}") from error
+    def _refuse_end(self) -> NoReturn:
+        self.close()
+        is_refused = self.authenticate is None and self._correlation_id == self._first_id
+        raise ConnectionLostError(f"{self} closed the connection", cure=_LOGIN if is_refused else None)
 
-    @contextmanager
-    def _translated_errors(self) -> Iterator[None]:
-        """Turns the socket's errors into ChannelErrors and closes the connection.
+    def _broken(self, error: OSError) -> ChannelError:
+        """Closes the connection: a late answer would be taken for the answer to the next request."""
+        self.close()
+        if isinstance(error, TimeoutError | BlockingIOError):
+            return RequestTimeoutError(f"{self} did not answer in time")
+        return ConnectionLostError(f"the connection to {self} broke: {error}")
 
-        A late answer would otherwise be taken for the answer to the next request.
-        """
-        try:
-            yield
-        except TimeoutError as error:
-            self.close()
-            raise RequestTimeoutError(f"{self} did not answer in time") from error
-        except OSError as error:
-            self.close()
-            raise ConnectionLostError(f"the connection to {self} broke: {error}") from error
+    def _unreadable(self, error: MalformedMessageError) -> UnexpectedResponseError:
+        self.close()
+        return UnexpectedResponseError(f"the answer of {self} cannot be read: {error}")
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
@@ -370,3 +392,18 @@ def _is_no_tls(error: OSError) -> bool:
         return False
     reason = error.reason if isinstance(error, ssl.SSLError) else None
     return isinstance(error, ConnectionResetError | ssl.SSLEOFError) or reason == "WRONG_VERSION_NUMBER"
+
+
+def _limit_waits(sock: socket.socket, wait_s: float) -> None:
+    """Let each call wait for so long at most.
+
+    The kernel does that with fewer system calls than Python, whose timeout is a `poll` before each call. It
+    is no use to TLS, whose library would call again.
+    """
+    if isinstance(sock, ssl.SSLSocket):
+        sock.settimeout(wait_s)
+        return
+    sock.settimeout(None)
+    seconds, microseconds = divmod(max(int(wait_s * 1_000_000), 1), 1_000_000)
+    for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+        sock.setsockopt(socket.SOL_SOCKET, option, _TIMEVAL.pack(seconds, microseconds))

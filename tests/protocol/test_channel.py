@@ -51,6 +51,14 @@ class Broker(Handler):
         request.respond([encode_response(UpdateMetadataResponse(error_code=entity.controller_id))])
 
 
+class Silent(Broker):
+    """Answers nothing but ApiVersions."""
+
+    def handle(self, request):
+        if request.api_key == ApiKey.API_VERSIONS:
+            super().handle(request)
+
+
 def sized(frame):
     """An answer of as many equal bytes as the request says."""
     header = decode_request_header(frame)
@@ -59,8 +67,8 @@ def sized(frame):
 
 
 @contextmanager
-def broker(tls=None):
-    server = SocketServer([Listener("TEST", "127.0.0.1", 0, tls)], NetworkSettings(), Broker())
+def broker(tls=None, handler=Broker):
+    server = SocketServer([Listener("TEST", "127.0.0.1", 0, tls)], NetworkSettings(), handler())
     server.bind()
     server.start()
     yield server.port("TEST")
@@ -68,10 +76,10 @@ def broker(tls=None):
 
 
 @contextmanager
-def peer(*answers, seen=None):
+def peer(*answers, seen=None, stays=None):
     """A listening socket on which a script answers frame by frame: functions of the request's frame.
 
-    `seen` gets the socket of the connection.
+    `seen` gets the socket of the connection, which stays open until the event `stays`.
     """
     with socket.create_server(("127.0.0.1", 0)) as server:
 
@@ -87,6 +95,8 @@ def peer(*answers, seen=None):
                         return
                     sock.sendall(raw)
                 sock.recv(1)
+                if stays is not None:
+                    stays.wait(60)
 
         thread = threading.Thread(target=run, daemon=True)
         thread.start()
@@ -233,6 +243,28 @@ def test_a_peer_that_does_not_answer_is_a_timeout_after_which_the_channel_is_clo
             channel.send(UPDATE, timeout_ms=100)
         assert time.monotonic() - started_s < 20  # by itself it would wait 30 s
         assert not channel.connected
+
+
+def test_a_peer_that_does_not_answer_is_a_timeout_with_tls_too():
+    with broker(server_tls(), Silent) as port, Channel("localhost", port, tls=client_tls()) as channel:
+        with pytest.raises(RequestTimeoutError):
+            channel.send(UPDATE, timeout_ms=100)
+        assert not channel.connected
+
+
+def test_a_peer_that_reads_nothing_is_a_timeout():
+    stays = threading.Event()
+    with peer(versions, stays=stays) as port, Channel("127.0.0.1", port) as channel:
+        with pytest.raises(RequestTimeoutError):
+            channel.exchange(ApiKey.PRODUCE, 7, (bytes(64 << 20),), timeout_ms=100)
+        stays.set()
+
+
+def test_each_request_has_its_own_limit():
+    with peer(versions, versions, lambda frame: b"") as port, Channel("127.0.0.1", port) as channel:
+        channel.exchange(ApiKey.API_VERSIONS, 3, (b"",), timeout_ms=60_000)
+        with pytest.raises(RequestTimeoutError):
+            channel.exchange(ApiKey.API_VERSIONS, 3, (b"",), timeout_ms=100)
 
 
 def test_bytes_that_trickle_in_do_not_extend_the_timeout():
