@@ -41,6 +41,7 @@ class LogDirectories:
             },
             frozenset(each.source for each in found.log_directories if each.is_whole),
             found.problems,
+            found.unlisted,
         )
 
 

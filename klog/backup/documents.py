@@ -40,6 +40,7 @@ from klog.cluster_metadata.json_codecs import (
     Codec,
     Member,
     array,
+    as_set,
     integer,
     invalid,
     keyed,
@@ -214,6 +215,7 @@ _MANIFEST: Final = structure(
     ),
     metadata=Member("metadata", _STORED, None),
     problems=Member("problems", array(_PROBLEM), ()),
+    unseen=Member("unseen", as_set(_PARTITION), None),
     read_bytes=Member("readBytes", _COUNT),
     stored_bytes=Member("storedBytes", _COUNT),
 )

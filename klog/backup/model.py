@@ -218,8 +218,9 @@ class Manifest:
     partitions of the object `table` (None: none): a reference replaces one there, None removes it. `patterns`
     are those of the topics that were asked for; a partition of another topic, or from a directory that is not
     among `sources`, is carried over from the backup before, as it was. `metadata` is the cluster's metadata,
-    in the JSON form of `klog.cluster_metadata`. `read_bytes` and `stored_bytes` are what this run has read
-    and written.
+    in the JSON form of `klog.cluster_metadata`. `unseen` are partitions that were asked for and that the run
+    has not found, or not completely, although they need not be gone; an older klog wrote None. `read_bytes`
+    and `stored_bytes` are what this run has read and written.
     """
 
     id: str
@@ -233,12 +234,19 @@ class Manifest:
     changes: Mapping[TopicPartition, PartitionRef | None] = field(default_factory=dict)
     metadata: StoredObject | None = None
     problems: tuple[Problem, ...] = ()
+    unseen: frozenset[TopicPartition] | None = None
     read_bytes: int = 0
     stored_bytes: int = 0
 
     def covers(self, topic: str, ref: PartitionRef) -> bool:
-        """Whether the run has looked at a partition; otherwise it was carried over as it was."""
+        """Whether the run was to look at a partition; otherwise it was carried over as it was."""
         return any(each.has(ref) for each in self.sources) and is_wanted(topic, self.patterns)
+
+    def has_failed(self, partition: TopicPartition) -> bool:
+        """Whether the run has not looked at a partition that it was asked for, or not completely."""
+        if self.unseen is None:  # a problem without a partition may be of any
+            return any(each.partition in (None, partition) for each in self.problems)
+        return partition in self.unseen or any(each.partition == partition for each in self.problems)
 
 
 def is_wanted(topic: str, patterns: Sequence[str]) -> bool:

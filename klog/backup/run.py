@@ -180,6 +180,8 @@ class _Run:
                 self._problems.append(Problem(partition, "is damaged at its source, as in the backup before"))
         self._check_base()
         manifest = self._manifest(begin_ms, found, refs)
+        kept = {partition: ref for partition, ref in before.items() if refs.get(partition, ref) is not None}
+        manifest = replace(manifest, unseen=_unseen(manifest, kept, found))
         self._repository.store.put(names.manifest(manifest.id), documents.MANIFEST.encode(manifest))
         partitions = self._repository.partitions(manifest)
         return Result(
@@ -370,6 +372,18 @@ def _divide(
         else:
             work.append(_Work(partition, candidate, ref))
     return work, unchanged
+
+
+def _unseen(
+    manifest: Manifest, kept: Mapping[TopicPartition, PartitionRef], found: Found
+) -> frozenset[TopicPartition]:
+    """Those of the backup before that are kept and that the sources have not shown, or not all replicas."""
+    return frozenset(
+        partition
+        for partition, ref in kept.items()
+        if (partition not in found.candidates or partition in found.unlisted)
+        and manifest.covers(partition.topic, ref)
+    )
 
 
 def _is_damaged(ref: PartitionRef | None) -> bool:

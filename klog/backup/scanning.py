@@ -93,11 +93,14 @@ class Listed:
 
 @dataclass(slots=True)
 class Scan:
-    """All that was found; `problems` are directories and checkpoints that cannot be read."""
+    """All that was found. `problems` are directories and checkpoints that cannot be read, and `unlisted` the
+    partitions of such directories.
+    """
 
     log_directories: list[LogDirectory] = field(default_factory=list)
     replicas: dict[TopicPartition, list[Listed]] = field(default_factory=dict)
     problems: list[KlogError] = field(default_factory=list)
+    unlisted: set[TopicPartition] = field(default_factory=set)
 
 
 def scan(paths: Iterable[str]) -> Scan:
@@ -135,7 +138,7 @@ def _search(directory: str, found: Scan, visited: set[str], depth: int) -> None:
         if _first_visit(directory, visited):
             log_directory = read_log_directory(os.path.dirname(directory), found.problems)
             found.log_directories.append(replace(log_directory, is_whole=False))
-            _add(found, list_replica(own, directory, log_directory))
+            _add(found, own, list_replica(own, directory, log_directory))
         return
     below = [entry for entry in entries if is_directory(entry)]
     partitions = [(name, entry) for entry in below if (name := _name(entry.name)) is not None]
@@ -145,7 +148,7 @@ def _search(directory: str, found: Scan, visited: set[str], depth: int) -> None:
             found.log_directories.append(log_directory)
             for name, entry in partitions:
                 if name.state is not DirectoryState.DELETE and name.partition.topic != METADATA_TOPIC:
-                    _add(found, list_replica(name, entry.path, log_directory))
+                    _add(found, name, list_replica(name, entry.path, log_directory))
         return
     if depth < _DEEPEST:
         for entry in below:
@@ -172,11 +175,12 @@ def _first_visit(directory: str, visited: set[str]) -> bool:
     return is_new
 
 
-def _add(found: Scan, listed: Listed | StorageError | None) -> None:
+def _add(found: Scan, name: DirectoryName, listed: Listed | StorageError | None) -> None:
     if isinstance(listed, Listed):
         found.replicas.setdefault(listed.partition, []).append(listed)
     elif listed is not None:
         found.problems.append(listed)
+        found.unlisted.add(name.partition)
 
 
 def _name(name: str) -> DirectoryName | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -52,13 +52,15 @@ class Found:
     """What a source has now.
 
     `sources` are named in the manifest. `whole` are those of which all partitions were found, so another
-    partition of them is gone. `problems` are what cannot be read.
+    partition of them is gone. `problems` are what cannot be read, and `unlisted` the partitions that have a
+    replica there.
     """
 
     sources: Sequence[Source]
     candidates: Mapping[TopicPartition, Candidate]
     whole: frozenset[Source]
     problems: list[KlogError] = field(default_factory=list)
+    unlisted: Set[TopicPartition] = frozenset()
 
 
 class BackupSource(Protocol):

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from klog.backup import scanning
+from klog.backup.model import Problem
 from klog.backup.moment.view import CHECKPOINT_AGE_MS
 from klog.backup.names import time_of_id
 from klog.backup.restoring.request import RestoreRequest, Selected, plan_of, select
-from klog.backup.restoring.selection import manifests_around
-from klog.formats.names import TopicPartition
+from klog.backup.restoring.selection import known_ms, manifests_around, newest_backup
+from klog.backup.run import Result
+from klog.backup.scanning import Listed, LogDirectory, list_replica
+from klog.formats.errors import StorageError
+from klog.formats.names import DirectoryName, TopicPartition
 from tests.backup.repositories import Backups
 from tests.export.logs import Log, batch
 
@@ -39,9 +45,19 @@ class Cluster:
 
     def back_up(self, *brokers: int, patterns: tuple[str, ...] = ()) -> str:
         """The id of the backup."""
+        return self.run(*brokers, patterns=patterns).manifest.id
+
+    def run(self, *brokers: int, partition: TopicPartition | None = None, **options: Any) -> Result:
+        """Back up the brokers, or only their directories of a partition."""
         self.now()
-        paths = [self._path / f"broker{broker}" for broker in brokers]
-        return self._backups.run(*paths, patterns=patterns).manifest.id
+        paths = [self._path / f"broker{broker}" / str(partition or "") for broker in brokers]
+        return self._backups.run(*paths, **options)
+
+    def looked_at_ms(self, partition: TopicPartition) -> int:
+        """When the newest backup says that a partition was last known to be as it is there."""
+        repository = self._backups.repository
+        manifest = newest_backup(repository)
+        return known_ms(manifest, partition, repository.partitions(manifest)[partition])
 
     def now(self) -> int:
         """The time, a step later."""
@@ -112,6 +128,46 @@ def test_no_whole_run_is_looked_for_if_no_topic_is_new(cluster: Cluster) -> None
     some = [cluster.back_up(1, 2, patterns=("orders",)) for _ in range(3)]
 
     assert cluster.read_for(at_ms) == [before, some[0]]
+
+
+@pytest.mark.parametrize("what", ["the metadata could not be read", "no topic matches clicks"])
+def test_a_problem_of_no_partition_leaves_all_of_them_looked_at(cluster: Cluster, what: str) -> None:
+    cluster.back_up(1, 2)
+    result = cluster.run(1, 2, problems=(Problem(None, what),))
+
+    assert not result.is_clean
+    assert cluster.looked_at_ms(ORDERS) == cluster.looked_at_ms(PAYMENTS) == result.manifest.begin_ms
+
+
+def test_what_a_source_does_not_show_is_not_looked_at(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A replica that cannot be listed is one of its partition only; the others were read."""
+    cluster.write(2, NEW)
+    cluster.back_up(1, 2)
+    before = cluster.looked_at_ms(PAYMENTS)
+
+    def listed(name: DirectoryName, path: str, directory: LogDirectory) -> Listed | StorageError | None:
+        if name.partition == PAYMENTS:
+            return StorageError("cannot be listed", file=path)
+        return list_replica(name, path, directory)
+
+    monkeypatch.setattr(scanning, "list_replica", listed)
+    result = cluster.run(1, 2)
+
+    assert [each.partition for each in result.manifest.problems] == [None]
+    assert result.manifest.unseen == {PAYMENTS}
+    assert cluster.looked_at_ms(PAYMENTS) <= before
+    assert cluster.looked_at_ms(ORDERS) == cluster.looked_at_ms(NEW) == result.manifest.begin_ms
+
+
+def test_a_partition_directory_that_is_backed_up_alone_says_nothing_of_the_others(cluster: Cluster) -> None:
+    cluster.write(2, NEW)
+    before = cluster.run(1, 2)
+    after = cluster.run(2, partition=NEW)
+
+    assert cluster.looked_at_ms(PAYMENTS) == before.manifest.begin_ms
+    assert cluster.looked_at_ms(NEW) == after.manifest.begin_ms
 
 
 def test_a_run_for_some_topics_has_looked_at_those_only(cluster: Cluster) -> None:

@@ -192,8 +192,7 @@ def known_ms(manifest: Manifest, partition: TopicPartition, ref: PartitionRef) -
     A run does not read a partition again whose files have not changed. It was not looked at if its log
     directory was no source, if no pattern matched, or if there was a problem.
     """
-    failed = any(each.partition in (None, partition) for each in manifest.problems)
-    if manifest.covers(partition.topic, ref) and not failed:
+    if manifest.covers(partition.topic, ref) and not manifest.has_failed(partition):
         return max(ref.read_time_ms, manifest.begin_ms)
     return ref.read_time_ms
 
