@@ -10,7 +10,16 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from klog.formats.constants import INT32_MAX, MAGIC_V2
+from klog.formats.checksums import crc32c
+from klog.formats.constants import (
+    BATCH_CRC_FROM,
+    BATCH_HEADER_BYTES,
+    ENTRY_PREFIX_BYTES,
+    INT32_MAX,
+    INT64_MAX,
+    MAGIC_V2,
+)
+from klog.formats.packed import BATCH_HEADER
 from klog.kernel import kernel
 from klog.kernel.columns import OFFSET_UNKNOWN, BatchTable, FollowedBatches
 from klog.storage.log.append_values import AppendError, BatchInfo, UnexpectedOffsetError, Validated
@@ -49,6 +58,48 @@ class FollowedRun(NamedTuple):
     def producer_batches(self) -> Iterator[BatchInfo]:
         """The batches that matter to the state of producers."""
         return (_batch(self.table, row) for row in self.found.producers)
+
+
+def followed_batch(data: memoryview, leader_epoch: int, log_end_offset: int) -> BatchInfo | None:
+    """The batch of fetched `data` that is one batch of magic 2, as usual in a partition with little traffic,
+    and continues the log; None if `followed_run` has to look.
+    """
+    if len(data) < BATCH_HEADER_BYTES:
+        return None
+    (
+        first_offset,
+        follows,
+        epoch,
+        magic,
+        crc,
+        attributes,
+        delta,
+        _,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        sequence,
+        _,
+    ) = BATCH_HEADER.unpack_from(data)
+    if (
+        follows + ENTRY_PREFIX_BYTES != len(data)
+        or magic != MAGIC_V2
+        or not 0 <= epoch <= leader_epoch
+        or not log_end_offset <= first_offset <= first_offset + delta <= INT64_MAX
+        or crc32c(data[BATCH_CRC_FROM:]) != crc
+    ):
+        return None
+    return BatchInfo(
+        first_offset,
+        first_offset + delta,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        sequence,
+        attributes,
+        len(data),
+        epoch,
+    )
 
 
 def followed_run(data: memoryview, leader_epoch: int, log_end_offset: int) -> FollowedRun | None:

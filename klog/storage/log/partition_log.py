@@ -20,10 +20,10 @@ from klog.formats.constants import INT64_MAX
 from klog.formats.errors import ChecksumCodeError, StorageError
 from klog.formats.names import TopicPartition
 from klog.kernel.markers import marker_of_batch
-from klog.storage.log.append_values import AppendError, Origin, Validated
+from klog.storage.log.append_values import AppendError, BatchInfo, Origin, Validated
 from klog.storage.log.batch_run import BatchRun, has_producers
 from klog.storage.log.disk_guard import kept_for_markers, on_disk, require_open, unusable
-from klog.storage.log.follower_batches import FollowedRun, followed_run, follower_batches
+from klog.storage.log.follower_batches import FollowedRun, followed_batch, followed_run, follower_batches
 from klog.storage.log.log_values import AppendInfo, Background, LogState
 from klog.storage.log.run_limits import RunLimits
 from klog.storage.log.segment import LogSegment
@@ -127,7 +127,7 @@ class PartitionLog(SegmentedLog):
                         True,
                     )
         self.epochs.assign(leader_epoch, valid.first_offset)
-        self._write(valid, now_ms)
+        self._write_valid(valid, now_ms)
         return AppendInfo(
             valid.first_offset,
             valid.last_offset,
@@ -170,13 +170,33 @@ class PartitionLog(SegmentedLog):
         self.producers.end_offset = self.log_end_offset = first_offset + records
         return True
 
-    @on_disk
     def append_as_follower(self, data: memoryview, leader_epoch: int, now_ms: int) -> AppendInfo:
         """Write batches that the leader has checked, as they are, without a partial last one.
 
         Batches of a higher epoch than `leader_epoch`, in which they were fetched, are left out (KAFKA-18723).
         Raises `AppendError` if one is damaged, `UnexpectedOffsetError` if they do not continue the log.
         """
+        # What `on_disk` does, without the cost of a wrapper.
+        with self.lock:
+            require_open(self)
+            try:
+                batch = followed_batch(data, leader_epoch, self.log_end_offset)
+                if batch is not None:
+                    return self._append_batch(data, batch, now_ms)
+                return self._append_batches(data, leader_epoch, now_ms)
+            except ChecksumCodeError as wrong:
+                raise unusable(self, wrong) from wrong
+            except (OSError, StorageError) as error:
+                self.fail(error)
+                raise
+
+    def _append_batch(self, data: memoryview, batch: BatchInfo, now_ms: int) -> AppendInfo:
+        first_offset, last_offset = batch.first_offset, batch.last_offset
+        self.epochs.assign(batch.leader_epoch, self.log_end_offset)
+        self._write(data, (batch,), last_offset, batch.max_timestamp, first_offset, now_ms)
+        return AppendInfo(first_offset, last_offset, -1, self.log_start_offset, batch.size)
+
+    def _append_batches(self, data: memoryview, leader_epoch: int, now_ms: int) -> AppendInfo:
         run = followed_run(data, leader_epoch, self.log_end_offset)
         if run is not None:
             return self._append_followed(run, now_ms)
@@ -185,7 +205,7 @@ class PartitionLog(SegmentedLog):
             return AppendInfo(-1, -1, -1, self.log_start_offset)
         ends = (self.log_end_offset, *(batch.last_offset + 1 for batch in valid.batches))
         self.epochs.follow((batch.leader_epoch, end) for batch, end in zip(valid.batches, ends, strict=False))
-        self._write(valid, now_ms)
+        self._write_valid(valid, now_ms)
         return AppendInfo(valid.first_offset, valid.last_offset, -1, self.log_start_offset, len(valid.data))
 
     def _append_followed(self, run: FollowedRun, now_ms: int) -> AppendInfo:
@@ -206,13 +226,25 @@ class PartitionLog(SegmentedLog):
         self._written()
         return AppendInfo(first_offset, last_offset, -1, self.log_start_offset, len(data))
 
-    def _write(self, valid: Validated, now_ms: int) -> None:
-        data, last_offset = valid.data, valid.last_offset
-        segment = self._segment_for(len(data), last_offset, valid.max_timestamp, valid.roll_offset, now_ms)
-        kept = kept_for_markers(valid.batches)
-        segment.append(data, valid.batches)
+    def _write_valid(self, valid: Validated, now_ms: int) -> None:
+        self._write(
+            valid.data, valid.batches, valid.last_offset, valid.max_timestamp, valid.roll_offset, now_ms
+        )
+
+    def _write(
+        self,
+        data: memoryview | bytearray,
+        batches: tuple[BatchInfo, ...],
+        last_offset: int,
+        max_timestamp: int,
+        roll_offset: int,
+        now_ms: int,
+    ) -> None:
+        segment = self._segment_for(len(data), last_offset, max_timestamp, roll_offset, now_ms)
+        kept = kept_for_markers(batches)
+        segment.append(data, batches)
         self._extended_to(last_offset)
-        for batch in valid.batches:
+        for batch in batches:
             if batch.producer_id >= 0:
                 aborted = self.producers.follow(batch, data)
                 if aborted is not None:

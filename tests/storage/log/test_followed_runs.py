@@ -20,7 +20,7 @@ from klog.kernel.batch_builder import BatchFields, RecordData, build_batch
 from klog.kernel.markers import Marker, build_marker
 from klog.storage.log import partition_log
 from klog.storage.log.append_values import AppendError
-from klog.storage.log.follower_batches import FollowedRun, followed_run
+from klog.storage.log.follower_batches import FollowedRun, followed_batch, followed_run
 from klog.storage.log.loading import LoadSettings, create_log
 from klog.storage.log.partition_log import PartitionLog
 from tests.server.handlers.parts import NoBackground
@@ -132,21 +132,21 @@ def seen(log: PartitionLog, root: Path) -> dict[str, object]:
     return found
 
 
-@given(batches=BATCHES, sizes=st.lists(st.integers(1, 20), max_size=5))
+@given(batches=BATCHES, sizes=st.lists(st.sampled_from([1, 1, 1, 2, 20]), max_size=20))
 @settings(max_examples=150, deadline=None)
 def test_a_run_is_written_as_its_batches_would_be(batches: list[Sent], sizes: list[int]) -> None:
     with tempfile.TemporaryDirectory() as directory:
         found = []
-        for name, by_run in (("run", True), ("batches", False)):
-            root = Path(directory) / name
+        for left_out in ((), ("followed_batch",), ("followed_batch", "followed_run")):
+            root = Path(directory) / f"without {len(left_out)}"
             log = new_log(root)
             with pytest.MonkeyPatch.context() as patch:
-                if not by_run:
-                    patch.setattr(partition_log, "followed_run", lambda *_: None)
+                for name in left_out:
+                    patch.setattr(partition_log, name, lambda *_: None)
                 for data in answers(batches, sizes):
                     log.append_as_follower(memoryview(bytearray(data)), 100, NOW_MS)
             found.append(seen(log, root))
-        assert found[0] == found[1]
+        assert found[0] == found[1] == found[2]
 
 
 def plain(count: int, first: int = 0, epoch: int = 0) -> bytes:
@@ -177,6 +177,30 @@ def test_usual_batches_are_one_run() -> None:
 )
 def test_what_is_unusual_is_looked_at_batch_by_batch(data: bytes, leader_epoch: int, end: int) -> None:
     assert run_of(data, leader_epoch, end) is None
+
+
+def test_a_usual_batch_is_known_without_a_table() -> None:
+    for first, end in ((7, 7), (7, 5)):
+        batch = followed_batch(memoryview(plain(1, first, epoch=2)), 2, end)
+        assert batch is not None
+        assert (batch.first_offset, batch.last_offset, batch.leader_epoch) == (first, first, 2)
+
+
+@pytest.mark.parametrize(
+    ("data", "leader_epoch", "end"),
+    [
+        pytest.param(plain(1)[:-1] + b"x", 0, 0, id="damaged"),
+        pytest.param(plain(2), 0, 0, id="two batches"),
+        pytest.param(plain(1), 0, 1, id="begins below the log's end"),
+        pytest.param(plain(1, epoch=1), 0, 0, id="a later epoch"),
+        pytest.param(plain(1, epoch=-1), 0, 0, id="no epoch"),
+        pytest.param(plain(1)[:-1], 0, 0, id="no whole batch"),
+        pytest.param(plain(1)[:40], 0, 0, id="no whole header"),
+        pytest.param(plain(1)[:16] + b"\1" + plain(1)[17:], 0, 0, id="another magic"),
+    ],
+)
+def test_what_is_not_one_usual_batch_is_left_to_the_kernel(data: bytes, leader_epoch: int, end: int) -> None:
+    assert followed_batch(memoryview(data), leader_epoch, end) is None
 
 
 def test_bytes_that_begin_no_batch_are_refused() -> None:
