@@ -6,7 +6,7 @@ Rules: "Security" in Kafka's documentation; KIP-651 (PEM in files and in the pro
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -47,13 +47,8 @@ def context_of(properties: Mapping[str, str]) -> ssl.SSLContext:
 def _trust_store(properties: Mapping[str, str]) -> Pem | None:
     if certificates := properties.get("ssl.truststore.certificates"):
         return Pem("ssl.truststore.certificates", None, certificates)
-    config = "ssl.truststore.location"
-    location = properties.get(config)
-    if location is None or _type_of(properties, "ssl.truststore") == _PEM:
-        return None if location is None else Pem(config, location)
-    with _failures_of(config, location):
-        data = Path(location).read_bytes()
-        return Pem(config, None, trust_store_pem(data, properties.get("ssl.truststore.password")))
+    password = properties.get("ssl.truststore.password")
+    return _store(properties, "ssl.truststore", lambda data: trust_store_pem(data, password))
 
 
 def _key_store(properties: Mapping[str, str]) -> Pem | None:
@@ -62,14 +57,18 @@ def _key_store(properties: Mapping[str, str]) -> Pem | None:
         return Pem("ssl.keystore.key", None, f"{chain}\n{key}")
     if key or chain:
         raise UsageError("ssl.keystore.key and ssl.keystore.certificate.chain belong together")
-    config = "ssl.keystore.location"
+    passwords = (properties.get("ssl.keystore.password"), properties.get("ssl.key.password"))
+    return _store(properties, "ssl.keystore", lambda data: key_store_pem(data, *passwords))
+
+
+def _store(properties: Mapping[str, str], store: str, to_pem: Callable[[bytes], str]) -> Pem | None:
+    """The file of a store, or what it has `to_pem`; None if there is none. Raises UsageError."""
+    config = f"{store}.location"
     location = properties.get(config)
-    if location is None or _type_of(properties, "ssl.keystore") == _PEM:
+    if location is None or _type_of(properties, store) == _PEM:
         return None if location is None else Pem(config, location)
     with _failures_of(config, location):
-        data = Path(location).read_bytes()
-        passwords = (properties.get("ssl.keystore.password"), properties.get("ssl.key.password"))
-        return Pem(config, None, key_store_pem(data, *passwords))
+        return Pem(config, None, to_pem(Path(location).read_bytes()))
 
 
 def _type_of(properties: Mapping[str, str], store: str) -> str:

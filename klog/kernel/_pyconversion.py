@@ -28,7 +28,7 @@ from klog.formats.errors import CorruptRecordError, UsageError
 from klog.formats.packed import write_batch_header
 from klog.formats.varints import zigzag
 from klog.formats.wrapping import wrap_int64
-from klog.kernel._pydecode import bytes_of, varint
+from klog.kernel._pydecode import varint
 from klog.kernel._pykernel import headers
 from klog.kernel.batch_builder import encode_record
 from klog.kernel.columns import BatchTable, RecordTable
@@ -343,7 +343,7 @@ def downgrade(
 def _bytes_of(view: memoryview, start: int, size: int, row: int) -> bytes | None:
     if size >= 0 and (start < 0 or start + size > len(view)):
         raise UsageError(f"record {row} of the table does not lie in the payload")
-    return bytes_of(view, start, size)
+    return None if size < 0 else bytes(view[start : start + size])
 
 
 def same_records(
@@ -371,8 +371,8 @@ def same_records(
 def _values(payload: Bytes, records: RecordTable, row: int) -> tuple[object, ...] | None:
     """What is compared of a record; None if its headers do not decode."""
     view = memoryview(payload)
-    key = bytes_of(view, records.key_start[row], records.key_size[row])
-    value = bytes_of(view, records.value_start[row], records.value_size[row])
+    key = records.key(row, view)
+    value = records.value(row, view)
     try:
         found = headers(payload, records.headers_start[row], records.header_count[row])
     except CorruptRecordError:

@@ -106,11 +106,6 @@ def headers(payload: Bytes, start: int, count: int) -> list[tuple[bytes, bytes |
     return found
 
 
-def bytes_of(view: memoryview, start: int, size: int) -> bytes | None:
-    """The bytes of a span; None if it is null."""
-    return None if size < 0 else bytes(view[start : start + size])
-
-
 def batch_bounds(view: memoryview, table: BatchTable, row: int) -> tuple[int, int]:
     """Start and end of batch `row` in the buffer that `table` was scanned from."""
     at = table.position[row] - table.origin

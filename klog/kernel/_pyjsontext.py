@@ -15,7 +15,6 @@ from typing import Final
 from klog.formats.checksums import Bytes
 from klog.formats.constants import CODEC_MASK, CONTROL_TYPES, DELETE_HORIZON_BIT, TRANSACTIONAL_BIT
 from klog.formats.packed import CONTROL_KEY, END_TXN_MARKER
-from klog.kernel._pydecode import bytes_of
 from klog.kernel._pytext import (
     AUTO,
     BASE64,
@@ -79,8 +78,8 @@ def _record_line(table: BatchTable, records: RecordTable, row: int, view: memory
     headers = ",".join(
         f"[{_shown(key, mode)},{_shown(value, mode)}]" for key, value in headers_of(view, records, row)
     )
-    key = bytes_of(view, records.key_start[row], records.key_size[row])
-    value = bytes_of(view, records.value_start[row], records.value_size[row])
+    key = records.key(row, view)
+    value = records.value(row, view)
     control = is_control(table, batch)
     kind = _control(records, row, view) if control else '"controlType":null,"coordinatorEpoch":null'
     transactional = table.magic[batch] >= 2 and bool(attributes & TRANSACTIONAL_BIT)

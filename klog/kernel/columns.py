@@ -167,6 +167,16 @@ class RecordTable:
     def __len__(self) -> int:
         return len(self.offset)
 
+    def key(self, row: int, payload: Bytes) -> bytes | None:
+        """The key of a record; None if it is null."""
+        start, size = self.key_start[row], self.key_size[row]
+        return None if size < 0 else bytes(payload[start : start + size])
+
+    def value(self, row: int, payload: Bytes) -> bytes | None:
+        """The value of a record; None if it is null."""
+        start, size = self.value_start[row], self.value_size[row]
+        return None if size < 0 else bytes(payload[start : start + size])
+
     def message_magic(self, row: int, payload: Bytes) -> int:
         """The magic of a message (0 or 1); a wrapper may contain messages of the other magic."""
         return payload[self.headers_start[row] - self.record_size[row] + MAGIC_POSITION]

@@ -27,6 +27,7 @@ from klog.metadata.store import (
     Operation,
     SetData,
     Watch,
+    find,
     missing_parents,
 )
 from klog.metadata.values import BrokerRegistration
@@ -131,7 +132,5 @@ def read_broker(
     store: MetadataStore, broker_id: int, watch: Watch | None = None
 ) -> BrokerRegistration | None:
     """One registration; `watch` fires when it changes or goes."""
-    try:
-        return znodes.decode_broker(broker_id, store.get(paths.broker(broker_id), watch))
-    except NoNodeError:
-        return None
+    node = find(store, paths.broker(broker_id), watch)
+    return None if node is None else znodes.decode_broker(broker_id, node)

@@ -12,9 +12,9 @@ from typing import Final
 from klog.formats.errors import UsageError
 from klog.formats.names import PartitionKey
 from klog.metadata import paths
-from klog.metadata.errors import MetadataError, NoNodeError
+from klog.metadata.errors import MetadataError
 from klog.metadata.retried_writes import put
-from klog.metadata.store import MetadataStore
+from klog.metadata.store import MetadataStore, find
 
 _INT64_MAX: Final = (1 << 63) - 1
 _NUMBER: Final = re.compile(r"[+-]?[0-9]+")
@@ -28,13 +28,10 @@ def read_consumer_offset(store: MetadataStore, group_id: str, partition: Partiti
     Raises `UsageError` if no node can have the group's name, and `MetadataError`.
     """
     path = _path(group_id, partition)
-    try:
-        data = store.get(path).data
-    except NoNodeError:
+    node = find(store, path)
+    if node is None or node.data is None:
         return None
-    if data is None:
-        return None
-    text = data.decode("utf-8", "replace")
+    text = node.data.decode("utf-8", "replace")
     offset = int(text) if _NUMBER.fullmatch(text) else None
     if offset is None or not -_INT64_MAX - 1 <= offset <= _INT64_MAX:
         raise MetadataError(f"{path} holds no offset: {text[:40]!r}")

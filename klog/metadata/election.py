@@ -31,6 +31,7 @@ from klog.metadata.store import (
     OperationResult,
     SetData,
     Watch,
+    find,
     required,
 )
 from klog.metadata.values import ControllerRegistration
@@ -49,10 +50,8 @@ def read_controller(store: MetadataStore, watch: Watch | None = None) -> Control
     """The present controller, or None; `watch` fires when it comes, changes or goes."""
     if watch is not None:
         store.exists(paths.CONTROLLER, watch)
-    try:
-        return znodes.decode_controller(store.get(paths.CONTROLLER).data)
-    except NoNodeError:
-        return None
+    node = find(store, paths.CONTROLLER)
+    return None if node is None else znodes.decode_controller(node.data)
 
 
 def elect(store: MetadataStore, broker_id: int, now_ms: int) -> ControllerEpoch:

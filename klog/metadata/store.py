@@ -201,6 +201,14 @@ def required(outcome: _Result | StoreError) -> _Result:
     return outcome
 
 
+def find(store: MetadataStore, path: str, watch: Watch | None = None) -> Node | None:
+    """A node, None if it does not exist; `watch` fires when it changes or goes."""
+    try:
+        return store.get(path, watch)
+    except NoNodeError:
+        return None
+
+
 def children_of(store: MetadataStore, path: str) -> list[str]:
     """The sorted names of a node's children; none if the node does not exist."""
     try:

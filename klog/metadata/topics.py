@@ -22,7 +22,7 @@ from klog.metadata.errors import (
     UnknownTopicError,
 )
 from klog.metadata.retried_writes import write
-from klog.metadata.store import Create, MetadataStore, SetData, Watch
+from klog.metadata.store import Create, MetadataStore, SetData, Watch, find
 from klog.metadata.values import LeaderIsrAndControllerEpoch, ReplicaAssignment, TopicAssignment
 
 
@@ -65,10 +65,8 @@ def read_valid_topics(store: MetadataStore, names: Sequence[str]) -> dict[str, T
 
 def watch_topic(store: MetadataStore, name: str, watch: Watch) -> TopicAssignment | None:
     """The assignment of a topic, or None; `watch` fires when it changes or goes. Raises InvalidZnodeError."""
-    try:
-        return znodes.decode_topic(name, store.get(paths.topic(name), watch).data)
-    except NoNodeError:
-        return None
+    node = find(store, paths.topic(name), watch)
+    return None if node is None else znodes.decode_topic(name, node.data)
 
 
 def read_partition_states(

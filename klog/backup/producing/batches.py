@@ -132,8 +132,8 @@ class ProducibleBatches:
             RecordData(
                 records.offset[number],
                 records.timestamp[number],
-                _span(payload, records.key_start[number], records.key_size[number]),
-                _span(payload, records.value_start[number], records.value_size[number]),
+                records.key(number, payload),
+                records.value(number, payload),
                 headers(number),
             )
             for number in range(len(records))
@@ -159,7 +159,3 @@ def number(batch: bytearray, producer_id: int, producer_epoch: int, sequence: in
 def _built(records: list[RecordData], codec: int) -> Producible:
     dense = [each._replace(offset=number) for number, each in enumerate(records)]
     return Producible(build_batch(dense, BatchFields(codec=codec)), [each.offset for each in records])
-
-
-def _span(payload: memoryview, start: int, size: int) -> bytes | None:
-    return None if size < 0 else bytes(payload[start : start + size])

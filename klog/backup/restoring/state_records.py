@@ -24,7 +24,6 @@ def transaction_records(rows: Rows) -> Iterator[tuple[int, int, int, str, Transa
     written (ms), the transactional id, and the record; None if it removes the id. Records of unknown types
     are left out. Raises `FormatError`.
     """
-    from klog.coordinator.runtime.log_reading import span_of
 
     records = RecordTable()
     table = rows.table
@@ -33,8 +32,8 @@ def transaction_records(rows: Rows) -> Iterator[tuple[int, int, int, str, Transa
             continue
         payload = decode_one(rows.data, table, row, records)
         for number in range(len(records)):
-            key = span_of(payload, records.key_start[number], records.key_size[number])
-            value = span_of(payload, records.value_start[number], records.value_size[number])
+            key = records.key(number, payload)
+            value = records.value(number, payload)
             transactional_id = None if key is None else read_transaction_key(key)
             if transactional_id is not None:
                 record = None if value is None else read_transaction_value(value)

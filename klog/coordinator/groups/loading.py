@@ -23,7 +23,7 @@ from klog.coordinator.groups.records import (
     read_key,
     read_offset_value,
 )
-from klog.coordinator.runtime.log_reading import end_of_plain, no_pause, read_log, span_of
+from klog.coordinator.runtime.log_reading import end_of_plain, no_pause, read_log
 from klog.formats.checksums import Bytes
 from klog.formats.constants import CODEC_MASK, CONTROL_BIT, CONTROL_COMMIT, TRANSACTIONAL_BIT
 from klog.formats.errors import FormatError
@@ -120,11 +120,11 @@ class GroupReader:
 
     def _add_record(self, payload: Bytes, number: int, base_offset: int, transaction: int | None) -> None:
         records = self._records
-        key_bytes = span_of(payload, records.key_start[number], records.key_size[number])
+        key_bytes = records.key(number, payload)
         if key_bytes is None:
             raise FormatError("the key is null")
         key = read_key(key_bytes)
-        value = span_of(payload, records.value_start[number], records.value_size[number])
+        value = records.value(number, payload)
         if key is None:
             self._add_consumer_record(key_bytes, value)
         elif key.partition is not None:

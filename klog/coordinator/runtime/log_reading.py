@@ -13,7 +13,6 @@ from bisect import bisect_left
 from collections.abc import Callable
 from typing import Protocol
 
-from klog.formats.checksums import Bytes
 from klog.formats.constants import MAGIC_V2
 from klog.formats.errors import FormatError, KlogError
 from klog.kernel import kernel
@@ -113,8 +112,3 @@ def end_of_plain(table: BatchTable, first: int, last: int, not_plain: int) -> in
     while row < last and magics[row] == MAGIC_V2 and not attributes[row] & not_plain:
         row += 1
     return row
-
-
-def span_of(payload: Bytes, start: int, size: int) -> bytes | None:
-    """The key or value of a record; None if it is null."""
-    return None if size < 0 else bytes(payload[start : start + size])

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from klog.coordinator.runtime.log_reading import end_of_plain, no_pause, read_log, span_of
+from klog.coordinator.runtime.log_reading import end_of_plain, no_pause, read_log
 from klog.coordinator.transactions.records import (
     TransactionRecord,
     read_transaction_key,
@@ -60,8 +60,8 @@ class TransactionReader:
         for number, offset in enumerate(records.offset):
             try:
                 self._add_record(
-                    span_of(payload, records.key_start[number], records.key_size[number]),
-                    span_of(payload, records.value_start[number], records.value_size[number]),
+                    records.key(number, payload),
+                    records.value(number, payload),
                 )
             except FormatError as error:
                 _log.warning("%s: the record at offset %d is not loaded: %s", self._name, offset, error)

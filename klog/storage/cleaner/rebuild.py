@@ -135,14 +135,10 @@ def _rebuild_legacy(
                 magic,
                 time_type,
                 timestamp,
-                _span(view, records.key_start[at], records.key_size[at]),
-                _span(view, records.value_start[at], records.value_size[at]),
+                records.key(at, view),
+                records.value(at, view),
             )
         )
     max_timestamp = wrapper_timestamp if time_type else largest
     codec = attributes & CODEC_MASK
     return build_wrapper(b"".join(parts), magic, codec, time_type, previous, max_timestamp)
-
-
-def _span(view: memoryview, start: int, size: int) -> bytes | None:
-    return bytes(view[start : start + size]) if size >= 0 else None

@@ -249,15 +249,12 @@ def _require_buildable(timestamps: Iterable[int], fields: BatchFields) -> None:
 def _copies(payload: memoryview, records: RecordTable, next_offset: int) -> list[RecordData]:
     _require_few(len(records) + sum(records.header_count), _MOST_ONE_BY_ONE)
 
-    def span(start: int, size: int) -> bytes | None:
-        return None if size < 0 else bytes(payload[start : start + size])
-
     return [
         RecordData(
             next_offset + row,
             records.timestamp[row],
-            span(records.key_start[row], records.key_size[row]),
-            span(records.value_start[row], records.value_size[row]),
+            records.key(row, payload),
+            records.value(row, payload),
             kernel.headers(payload, records.headers_start[row], records.header_count[row]),
         )
         for row in range(len(records))

@@ -159,8 +159,8 @@ class Segment:
             yield Record(
                 records.offset[row],
                 records.timestamp[row],
-                _span(view, records.key_start[row], records.key_size[row]),
-                _span(view, records.value_start[row], records.value_size[row]),
+                records.key(row, view),
+                records.value(row, view),
                 headers,
                 records.record_size[row],
                 batch,
@@ -205,7 +205,3 @@ def _visible_runs(reader: SegmentReader, wanted: ReadBounds) -> Iterator[Bytes]:
         if hidden := wanted.hidden.rows(reader.batches):
             compact(reader.batches, [row for row in range(len(reader.batches)) if row not in hidden])
         yield from reader.decode(data)
-
-
-def _span(view: memoryview, start: int, size: int) -> bytes | None:
-    return None if size < 0 else bytes(view[start : start + size])

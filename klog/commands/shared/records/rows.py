@@ -82,16 +82,11 @@ def keep_matching(selection: Selection, payload: Bytes, records: RecordTable) ->
     view = memoryview(payload)
     wanted = []
     for row in range(len(records)):
-        key = span(view, records.key_start[row], records.key_size[row])
+        key = records.key(row, view)
         # Compare the key first: it saves copying the value.
         if selection.key is not None and key != selection.key:
             continue
-        if selection.matches_content(key, span(view, records.value_start[row], records.value_size[row])):
+        if selection.matches_content(key, records.value(row, view)):
             wanted.append(row)
     if len(wanted) < len(records):
         compact(records, wanted)
-
-
-def span(view: memoryview, start: int, size: int) -> bytes | None:
-    """The bytes of one key or value, None for null."""
-    return None if size < 0 else bytes(view[start : start + size])
