@@ -18,7 +18,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import bytecode, corpora, tiers
+from tests.kazoo_clients import KazooClients
 from tests.peers import KAFKA_3, KAFKA_4, DumpServer, KafkaPeer, PeerUnavailableError
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
@@ -54,6 +56,24 @@ def levels_of_loggers() -> Iterator[None]:
     for logger in _levels_of_loggers():
         if logger.level != before.get(logger, logging.NOTSET):
             logger.setLevel(before.get(logger, logging.NOTSET))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def kazoo_clients() -> Iterator[KazooClients]:
+    """Fails the session if a test has left a client of ZooKeeper running."""
+    clients = KazooClients()
+    yield clients
+    try:
+        eventually(lambda: not clients.left(), timeout_s=30)
+    except AssertionError:
+        pytest.fail(f"clients of ZooKeeper were left running by {sorted(clients.left())}", pytrace=False)
+
+
+@pytest.fixture(autouse=True)
+def kazoo_clients_of_test(kazoo_clients: KazooClients, request: pytest.FixtureRequest) -> Iterator[None]:
+    """Notes which test has started a client."""
+    yield
+    kazoo_clients.note(request.node.nodeid)
 
 
 def give_up(what: str, missing: PeerUnavailableError) -> NoReturn:

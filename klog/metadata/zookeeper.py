@@ -147,13 +147,13 @@ class ZooKeeperStore(MetadataStore):
         self._dispatcher = Dispatcher("klog-zookeeper-watches")
         try:
             self._connect(servers, connect_timeout_ms, is_stopping)
+            if self._root:
+                self._create_root()
         except StoreError:
             # In a thread, because kazoo may be inside an attempt to connect, which it does not break off.
             threading.Thread(target=self._give_up, name="klog-zookeeper-end", daemon=True).start()
             self._dispatcher.stop()
             raise
-        if self._root:
-            self._create_root()
 
     def _give_up(self) -> None:
         self._client.stop()

@@ -10,13 +10,20 @@ from contextlib import closing
 import pytest
 
 from klog.config.keys import ConfigError
-from klog.metadata.errors import ConnectionLossError, NodeExistsError, StoreClosedError
+from klog.metadata.errors import (
+    ConnectionLossError,
+    EphemeralParentError,
+    NodeExistsError,
+    StoreClosedError,
+)
 from klog.metadata.store import Create, SessionState, WatchEvent, WatchKind
 from klog.metadata.zookeeper import ZooKeeperStore
+from tests import kazoo_clients
 from tests.metadata.proxy import Proxy
 from tests.metadata.test_store import SOON_S, Seen
 from tests.peers.broker import free_port
 from tests.peers.zookeeper import ZooKeeperServer
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.kafka
 
@@ -199,6 +206,16 @@ def test_closing_wakes_a_thread_that_waits_for_a_connection(disturbed: ZooKeeper
     disturbed.close()
     with pytest.raises(StoreClosedError):
         disturbed.wait_connected()
+
+
+def test_a_store_that_cannot_make_its_chroot_leaves_no_client(
+    zookeeper: ZooKeeperServer, direct: ZooKeeperStore
+) -> None:
+    direct.create("/alone", b"", ephemeral=True)  # which may have no children
+    before = set(kazoo_clients.threads())
+    with pytest.raises(EphemeralParentError):
+        ZooKeeperStore(f"{zookeeper.hosts}{direct._root}/alone/below")
+    eventually(lambda: set(kazoo_clients.threads()) <= before)
 
 
 def test_paths_are_relative_to_the_chroot(zookeeper: ZooKeeperServer, direct: ZooKeeperStore) -> None:
