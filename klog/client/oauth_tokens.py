@@ -195,7 +195,9 @@ def unsecured_token(options: Mapping[str, str], now_s: float) -> Token:
                     claims[option.removeprefix(prefix)] = convert(value)
     except ValueError as error:
         raise AuthenticationFailedError(f"an option of the login module is no number: {error}") from error
-    claims |= {"iat": now_s, "exp": now_s + lifetime_s}
+    # Brokers count whole milliseconds, and refuse a token that was issued later in the present one.
+    issued_s = int(now_s * 1000) / 1000
+    claims |= {"iat": issued_s, "exp": issued_s + lifetime_s}
     # Kafka's validator of such tokens reads the standard alphabet of base64 only.
     header, body = (_base64(part) for part in ({"alg": "none"}, claims))
     return Token(f"{header}.{body}.", now_s + lifetime_s)

@@ -148,6 +148,11 @@ def test_an_unsecured_token_has_the_claims_of_the_options() -> None:
     assert (signature, token.expires_s) == ("", 110.0)
 
 
+def test_an_unsecured_token_is_not_issued_later_than_a_broker_that_counts_milliseconds_knows() -> None:
+    claims = unsecured_token({}, 1_700_000_000.1239).text.split(".")[1]
+    assert json.loads(base64.b64decode(claims + "=="))["iat"] == 1_700_000_000.123
+
+
 def test_a_number_that_is_none_is_refused() -> None:
     with pytest.raises(AuthenticationFailedError, match="no number"):
         unsecured_token({"unsecuredLoginNumberClaim_n": "x"}, 0)

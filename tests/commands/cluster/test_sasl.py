@@ -40,7 +40,7 @@ def knows_itself(address: str, **settings: str) -> bool:
 @pytest.fixture(scope="module")
 def secured(kafka3, tmp_path_factory):
     """A broker with a listener that wants SASL; gives the address of that listener."""
-    from kafka.admin import KafkaAdminClient, UserScramCredentialUpsertion
+    from kafka.admin import KafkaAdminClient, NewTopic, UserScramCredentialUpsertion
 
     plain, port, tls = free_port(), free_port(), free_port()
     config = {
@@ -67,6 +67,7 @@ def secured(kafka3, tmp_path_factory):
         admin.alter_user_scram_credentials(
             [UserScramCredentialUpsertion("bob", "SCRAM-SHA-512", password="pencil", iterations=4096)]
         )
+        admin.create_topics([NewTopic("there", 1, 1)])  # a list of no topics is noted
         admin.close()
         # The broker learns of the password after its answer.
         login = {
