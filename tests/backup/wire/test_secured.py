@@ -17,7 +17,9 @@ from klog.admin import connect
 from klog.admin.requests.scram_users import ScramMechanism, alter_users, salted
 from klog.admin.settings import settings_of
 from klog.backup.producing.groups import is_of_brokers
+from klog.commands.shared.properties import properties_file
 from klog.formats.names import CONSUMER_OFFSETS
+from klog.protocol.errors import AuthenticationFailedError
 from tests.backup import seen
 from tests.backup.repositories import Backups
 from tests.commands.running import Outcome, Run, runner
@@ -25,6 +27,7 @@ from tests.docs.backup_page import blocks
 from tests.peers.broker import ZooKeeperBroker, free_port
 from tests.peers.kafka import KafkaPeer
 from tests.server.network.servers import TLS_FILES
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.kafka
 
@@ -93,11 +96,23 @@ def fill(plain: str) -> None:
     producer.commit_transaction(60)
     consumer = Consumer({"bootstrap.servers": plain, "group.id": "billing"})
     consumer.commit(offsets=[Position("orders", 0, 20)], asynchronous=False)
+    # The coordinator writes the markers after its answer, and backups are compared with what is there now.
+    written = [Position("orders", 0), Position("clicks", 0)]
+    eventually(lambda: {consumer.get_watermark_offsets(each, 30)[1] for each in written} == {RECORDS + 1})
     consumer.close()
     with connect.cluster(settings_of({}, bootstrap=plain)) as client:
         alter_users(
             client, [salted(user, "pencil", ScramMechanism.SCRAM_SHA_512, b"s" * 16) for user in USERS]
         )
+
+
+def is_known(address: str, login: Path) -> bool:
+    """Whether the broker lets a user in."""
+    try:
+        with connect.cluster(settings_of(properties_file(login), bootstrap=address)):
+            return True
+    except AuthenticationFailedError:
+        return False
 
 
 @pytest.fixture(scope="module")
@@ -126,6 +141,8 @@ def secured(tmp_path_factory: pytest.TempPathFactory, kafka3: KafkaPeer) -> Iter
         path.chmod(0o600)
     with ZooKeeperBroker(work / "kafka", config, kafka3):
         fill(plain)
+        # The broker learns of passwords after its answer, too.
+        eventually(lambda: all(is_known(address, work / f"{user}.properties") for user in USERS))
         backups = Backups(work / "repository")
         assert backups.run_over_wire(plain).is_clean
         yield Secured(plain, address, work, backups)
