@@ -70,7 +70,7 @@ class InternalAppends:
     """
 
     replicas: ReplicaManager
-    purgatory: Purgatory[DelayedProduce]
+    purgatory: Purgatory
     known: Callable[[tuple[str, int]], bool]
     _: KW_ONLY
     clock_ms: Callable[[], int]

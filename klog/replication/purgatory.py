@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Hashable, Iterable
-from typing import Final, Generic, TypeVar
+from typing import Final
 
 from klog.replication.timing_wheel import TimerTask, TimingWheel
 
@@ -133,10 +133,7 @@ class Timer:
         return len(expired)
 
 
-Operation = TypeVar("Operation", bound=DelayedOperation)
-
-
-class Purgatory(Generic[Operation]):
+class Purgatory:
     """Waiting operations of one kind, by the keys of the events that may complete them. Safe for threads."""
 
     def __init__(self, name: str, timer: Timer, purge_interval: int = PURGE_INTERVAL) -> None:
@@ -144,18 +141,18 @@ class Purgatory(Generic[Operation]):
         self._timer = timer
         self._purge_interval = purge_interval
         self._lock = threading.Lock()
-        self._watchers: dict[Hashable, list[Operation]] = {}
+        self._watchers: dict[Hashable, list[DelayedOperation]] = {}
         self.waiting = 0
         """How many operations wait."""
         self.watched = 0
         """Kafka's PurgatorySize: entries in the lists of all keys, completed operations included."""
         self._left_over = 0  # those of completed operations
 
-    def try_complete_else_watch(self, operation: Operation, keys: Iterable[Hashable]) -> bool:
+    def try_complete_else_watch(self, operation: DelayedOperation, keys: Iterable[Hashable]) -> bool:
         """Complete the operation now, or let it wait for its keys and its timeout; whether it is complete."""
         return operation.safe_try_complete() or self.watch(operation, keys)
 
-    def watch(self, operation: Operation, keys: Iterable[Hashable]) -> bool:
+    def watch(self, operation: DelayedOperation, keys: Iterable[Hashable]) -> bool:
         """Let an operation that has just been tried wait; whether it is complete."""
         operation.on_left = self._left
         with self._lock:

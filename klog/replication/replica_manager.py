@@ -26,13 +26,11 @@ from klog.protocol.interbroker.stop_replica import (
     StopReplicaPartitionState,
     StopReplicaRequest,
 )
-from klog.replication.acknowledging import DelayedProduce
-from klog.replication.deleting import DelayedDeleteRecords
 from klog.replication.follower import FollowerFetch
 from klog.replication.partition import Partition, ReplicaContext
 from klog.replication.partition_state import PartitionState
 from klog.replication.purgatory import Purgatory
-from klog.replication.reading import DelayedFetch, Fetched, FetchEntry, SentBefore
+from klog.replication.reading import Fetched, FetchEntry, SentBefore
 from klog.replication.replica_logs import Logs, delete_logs, is_of_another_topic, keep_as_stray
 from klog.replication.roles import Role, RoleChange, RoleListener
 
@@ -63,9 +61,9 @@ class ReplicaManager:
         self,
         context: ReplicaContext,
         logs: Logs,
-        produce_purgatory: Purgatory[DelayedProduce],
-        fetch_purgatory: Purgatory[DelayedFetch],
-        delete_purgatory: Purgatory[DelayedDeleteRecords],
+        produce_purgatory: Purgatory,
+        fetch_purgatory: Purgatory,
+        delete_purgatory: Purgatory,
         read_topic_ids: Callable[[Collection[str]], Mapping[str, str | None]] = lambda _: {},
     ) -> None:
         self.broker_id = context.broker_id

@@ -68,7 +68,7 @@ class WithAnswer(Countdown):
 
 
 def test_what_has_completed_is_freed_without_the_garbage_collector(clock: Clock, timer: Timer) -> None:
-    purgatory: Purgatory[WithAnswer] = Purgatory("fetch", timer)
+    purgatory = Purgatory("fetch", timer)
     operation = WithAnswer(clock.now_ms + 100, {"t-0"})
     answer = weakref.ref(operation.answer)
     gc.disable()
@@ -83,14 +83,14 @@ def test_what_has_completed_is_freed_without_the_garbage_collector(clock: Clock,
 
 
 def test_an_operation_whose_condition_holds_completes_at_once(clock: Clock, timer: Timer) -> None:
-    purgatory: Purgatory[Countdown] = Purgatory("produce", timer)
+    purgatory = Purgatory("produce", timer)
     operation = Countdown(clock.now_ms + 100, set())
     assert purgatory.try_complete_else_watch(operation, ["t-0"])
     assert (operation.answers, purgatory.waiting, purgatory.watched, len(timer)) == (1, 0, 0, 0)
 
 
 def test_an_event_completes_what_waits_on_its_key_and_stops_the_timeout(clock: Clock, timer: Timer) -> None:
-    purgatory: Purgatory[Countdown] = Purgatory("produce", timer)
+    purgatory = Purgatory("produce", timer)
     operation = Countdown(clock.now_ms + 100, {"t-0", "t-1"})
     assert not purgatory.try_complete_else_watch(operation, ["t-0", "t-1"])
     assert (purgatory.waiting, purgatory.watched, len(timer)) == (1, 2, 1)
@@ -102,7 +102,7 @@ def test_an_event_completes_what_waits_on_its_key_and_stops_the_timeout(clock: C
 
 
 def test_the_timeout_completes_what_nothing_else_did(clock: Clock, timer: Timer) -> None:
-    purgatory: Purgatory[Countdown] = Purgatory("fetch", timer)
+    purgatory = Purgatory("fetch", timer)
     operation = Countdown(clock.now_ms + 100, {"bytes"})
     purgatory.try_complete_else_watch(operation, ["t-0"])
     clock.now_ms += 99
@@ -119,7 +119,7 @@ def test_an_operation_that_fails_at_its_timeout_stops_no_other(clock, timer, cap
         def on_complete(self) -> None:
             raise ArithmeticError("a bug")
 
-    purgatory: Purgatory[Countdown] = Purgatory("fetch", timer)
+    purgatory = Purgatory("fetch", timer)
     kinds = (Countdown, Broken, Countdown)
     operations = [kind(clock.now_ms + 100, {"bytes"}) for kind in kinds]
     for operation in operations:
@@ -133,7 +133,7 @@ def test_an_operation_that_fails_at_its_timeout_stops_no_other(clock, timer, cap
 def test_an_operation_that_fails_at_an_event_stops_no_other(
     clock: Clock, timer: Timer, monkeypatch, caplog
 ) -> None:
-    purgatory: Purgatory[Countdown] = Purgatory("fetch", timer)
+    purgatory = Purgatory("fetch", timer)
     failing, other = (Countdown(clock.now_ms + 100, {"t-0"}) for _ in range(2))
     monkeypatch.setattr(Countdown, "on_complete", lambda each: 1 // int(each is other))
     for each in (failing, other):
@@ -146,7 +146,7 @@ def test_an_operation_that_fails_at_an_event_stops_no_other(
 
 
 def test_a_timeout_of_nothing_expires_at_once(clock: Clock, timer: Timer) -> None:
-    purgatory: Purgatory[Countdown] = Purgatory("fetch", timer)
+    purgatory = Purgatory("fetch", timer)
     operation = Countdown(clock.now_ms, {"bytes"})
     assert purgatory.try_complete_else_watch(operation, ["t-0"])
     assert (operation.answers, operation.expirations) == (1, 1)
@@ -159,14 +159,14 @@ def test_an_event_between_the_first_try_and_the_watching_is_not_missed(clock: Cl
             self.missing.clear()  # the event happens right after the first look
             return done
 
-    purgatory: Purgatory[Countdown] = Purgatory("produce", timer)
+    purgatory = Purgatory("produce", timer)
     operation = Late(clock.now_ms + 100, {"t-0"})
     assert purgatory.try_complete_else_watch(operation, ["t-0"])
     assert (operation.tries, operation.answers, purgatory.waiting, len(timer)) == (2, 1, 0, 0)
 
 
 def test_lists_stay_bounded_when_operations_complete_through_other_keys(clock: Clock, timer: Timer) -> None:
-    purgatory: Purgatory[Countdown] = Purgatory("fetch", timer, purge_interval=10)
+    purgatory = Purgatory("fetch", timer, purge_interval=10)
     for number in range(1000):
         operation = Countdown(clock.now_ms + 60_000, {"x"})
         purgatory.try_complete_else_watch(operation, ["busy", f"idle-{number % 5}"])
@@ -178,7 +178,7 @@ def test_lists_stay_bounded_when_operations_complete_through_other_keys(clock: C
 
 def test_waiting_operations_are_not_searched_for_completed_ones(clock: Clock, timer: Timer) -> None:
     """Two fetches of many partitions wait in turn, and have more entries than the interval all the time."""
-    purgatory: Purgatory[Countdown] = Purgatory("fetch", timer, purge_interval=10)
+    purgatory = Purgatory("fetch", timer, purge_interval=10)
     searched: list[object] = []
     unlist = purgatory._unlist
     purgatory._unlist = lambda key: (searched.append(key), unlist(key))[1]  # type: ignore[method-assign,func-returns-value]
@@ -194,7 +194,7 @@ def test_waiting_operations_are_not_searched_for_completed_ones(clock: Clock, ti
 
 
 def test_many_threads_complete_each_operation_once(clock: Clock, timer: Timer) -> None:
-    purgatory: Purgatory[Countdown] = Purgatory("produce", timer)
+    purgatory = Purgatory("produce", timer)
     operations = [Countdown(clock.now_ms + 60_000, {"x"}) for _ in range(300)]
 
     def watch() -> None:

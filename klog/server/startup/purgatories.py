@@ -6,11 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from klog.config.broker import BrokerConfig
-from klog.replication.acknowledging import DelayedProduce
-from klog.replication.deleting import DelayedDeleteRecords
 from klog.replication.purgatory import Purgatory
-from klog.replication.reading import DelayedFetch
-from klog.server.handlers.topics.topic_waits import DelayedElection, DelayedTopics
 from klog.server.threads.timer_thread import TimerThread
 
 
@@ -19,11 +15,11 @@ class Purgatories:
     """Each purgatory has the name that Kafka's metrics give it."""
 
     timer: TimerThread
-    produce: Purgatory[DelayedProduce]
-    fetch: Purgatory[DelayedFetch]
-    delete_records: Purgatory[DelayedDeleteRecords]
-    topics: Purgatory[DelayedTopics]
-    elections: Purgatory[DelayedElection]
+    produce: Purgatory
+    fetch: Purgatory
+    delete_records: Purgatory
+    topics: Purgatory
+    elections: Purgatory
 
 
 def new_purgatories(config: BrokerConfig, clock_ms: Callable[[], int]) -> Purgatories:

@@ -55,7 +55,7 @@ from klog.server.handlers.topics.delete_topics import DeleteTopicsHandler
 from klog.server.handlers.topics.describe_topic_partitions import DescribeTopicPartitionsHandler
 from klog.server.handlers.topics.metadata import MetadataHandler
 from klog.server.handlers.topics.topic_creation import TopicCreator
-from klog.server.handlers.topics.topic_waits import DelayedElection, DelayedTopics, TopicWaits
+from klog.server.handlers.topics.topic_waits import TopicWaits
 from klog.server.network.listeners import read_listeners
 from klog.server.peers.controller_times import ControllerTimes
 from klog.server.startup.reconfiguration import plan
@@ -140,8 +140,8 @@ class AdminCluster:
         self.cache = MetadataCache()
         self.replicas = ObedientReplicas()
         self.timer = Timer(self.clock, lambda: None)
-        self.topic_purgatory: Purgatory[DelayedTopics] = Purgatory("topic", self.timer)
-        self.election_purgatory: Purgatory[DelayedElection] = Purgatory("elect-leader", self.timer)
+        self.topic_purgatory = Purgatory("topic", self.timer)
+        self.election_purgatory = Purgatory("elect-leader", self.timer)
         self.holding_back = False
         # With the topics that were known before.
         self.updates: list[tuple[UpdateMetadataRequest, Mapping[str, Partitions]]] = []

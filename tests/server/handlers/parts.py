@@ -21,13 +21,11 @@ from klog.metadata.values import BrokerRegistration, Endpoint
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.file_slice import BodyPart, FileSlice, LazyBytes
 from klog.protocol.messages import build, decode_response, encode_request, request_class
-from klog.replication.acknowledging import DelayedProduce
-from klog.replication.deleting import DelayedDeleteRecords
 from klog.replication.follower import FollowerFetch
 from klog.replication.isr import IsrState
 from klog.replication.partition import Partition, ReplicaContext
 from klog.replication.purgatory import Purgatory, Timer
-from klog.replication.reading import DelayedFetch, FetchEntry, FetchLimits, read_one
+from klog.replication.reading import FetchEntry, FetchLimits, read_one
 from klog.replication.replica_manager import ReplicaManager
 from klog.security.principal import ANONYMOUS, KafkaPrincipal
 from klog.server.counters.topic_stats import BrokerTopicStats
@@ -256,9 +254,9 @@ class Broker:
     def __post_init__(self) -> None:
         self.clock = Clock()
         self.timer = Timer(self.clock, wake=lambda: None)
-        self.produce_purgatory: Purgatory[DelayedProduce] = Purgatory("Produce", self.timer)
-        self.fetch_purgatory: Purgatory[DelayedFetch] = Purgatory("Fetch", self.timer)
-        self.delete_purgatory: Purgatory[DelayedDeleteRecords] = Purgatory("DeleteRecords", self.timer)
+        self.produce_purgatory = Purgatory("Produce", self.timer)
+        self.fetch_purgatory = Purgatory("Fetch", self.timer)
+        self.delete_purgatory = Purgatory("DeleteRecords", self.timer)
         self.logs = Logs(self.root, self.clock, self.configs)
         self.metadata = MetadataCache()
         self.replicas = ReplicaManager(

@@ -27,7 +27,6 @@ from klog.protocol.messages import encode_response
 from klog.replication.purgatory import Purgatory
 from klog.replication.replica_manager import ReplicaManager
 from klog.server.handlers.answers import entity_of
-from klog.server.handlers.topics.topic_waits import DelayedElection, DelayedTopics
 from klog.server.network.request import Request
 
 _ANY_EPOCH: Final = -1
@@ -42,8 +41,8 @@ class ControlHandler:
 
     replicas: ReplicaManager
     cache: MetadataCache
-    topic_purgatory: Purgatory[DelayedTopics]
-    election_purgatory: Purgatory[DelayedElection]
+    topic_purgatory: Purgatory
+    election_purgatory: Purgatory
     broker_epoch: Callable[[], int]
     on_update: Callable[[UpdateMetadataRequest, Mapping[str, Partitions]], None]
     partitions_gone: Callable[[Iterable[TopicPartition]], None] = lambda _: None

@@ -31,7 +31,7 @@ class ElectLeadersHandler:
     """Answers ElectLeaders requests. `put` queues an event for the controller."""
 
     cache: MetadataCache
-    purgatory: Purgatory[DelayedElection]
+    purgatory: Purgatory
     put: Callable[[ElectLeaders], None]
     clock_ms: Callable[[], int]
 

@@ -26,7 +26,7 @@ class DeleteRecordsHandler:
     """Answers DeleteRecords requests."""
 
     lookup: PartitionLookup
-    purgatory: Purgatory[DelayedDeleteRecords]
+    purgatory: Purgatory
     clock_ms: Callable[[], int]
 
     def handle(self, request: Request) -> None:

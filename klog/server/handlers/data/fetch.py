@@ -9,7 +9,6 @@ as slices of the segments' files. A follower's fetch also tells the replica mana
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Sequence
-from dataclasses import InitVar, dataclass, field
 from functools import partial
 from itertools import groupby
 from typing import Final, TypeAlias
@@ -81,7 +80,6 @@ _FAILURES: Final = frozenset(
 _NO_ERROR: Final = int(ErrorCode.NONE)
 
 
-@dataclass(eq=False)
 class FetchHandler:
     """Answers Fetch requests. `max_bytes` is `fetch.max.bytes`.
 
@@ -91,21 +89,31 @@ class FetchHandler:
     thread. Without `access` everybody may read all topics.
     """
 
-    lookup: PartitionLookup
-    sessions: FetchSessions
-    purgatory: Purgatory[DelayedFetch]
-    clock_ms: Callable[[], int]
-    max_bytes: int
-    topic_stats: InitVar[BrokerTopicStats]
-    run_in_background: InBackground | None = None
-    selector: RackAwareSelector | None = None
-    quota: ReplicationQuota | None = None
-    conversions: InitVar[ConversionCounter | None] = None
-    access: Access | None = None
-
-    def __post_init__(self, topic_stats: BrokerTopicStats, conversions: ConversionCounter | None) -> None:
+    def __init__(
+        self,
+        lookup: PartitionLookup,
+        sessions: FetchSessions,
+        purgatory: Purgatory,
+        clock_ms: Callable[[], int],
+        max_bytes: int,
+        topic_stats: BrokerTopicStats,
+        run_in_background: InBackground | None = None,
+        selector: RackAwareSelector | None = None,
+        quota: ReplicationQuota | None = None,
+        conversions: ConversionCounter | None = None,
+        access: Access | None = None,
+    ) -> None:
+        self.lookup = lookup
+        self.sessions = sessions
+        self.purgatory = purgatory
+        self.clock_ms = clock_ms
+        self.max_bytes = max_bytes
+        self.run_in_background = run_in_background
+        self.selector = selector
+        self.quota = quota
+        self.access = access
         self._topic_stats = topic_stats.topics
-        self._old = OldFetches(self.lookup, topic_stats, conversions or ConversionCounter())
+        self._old = OldFetches(lookup, topic_stats, conversions or ConversionCounter())
 
     def handle(self, request: Request) -> None:
         """Read what the request asks for, and answer it now or later."""
@@ -133,7 +141,7 @@ class FetchHandler:
             go_on(pending, self._read(pending))
             return
         try:
-            reads = self._read(pending, may_wait=False)
+            reads = self._read(pending, False)
         except ColdReadError as cold:
             self.run_in_background(pending.request, partial(self._read_from_disk, pending, cold, go_on))
         else:
@@ -144,7 +152,7 @@ class FetchHandler:
         for _load in range(_LOADS_MAX):
             cold.load()
             try:
-                reads = self._read(pending, may_wait=False)
+                reads = self._read(pending, False)
             except ColdReadError as next_cold:
                 cold = next_cold
             else:
@@ -254,7 +262,7 @@ class FetchHandler:
             and quota.exceeded(self.clock_ms())
         )
 
-    def _read(self, pending: _Pending, *, may_wait: bool = True) -> Reads:
+    def _read(self, pending: _Pending, may_wait: bool = True) -> Reads:
         """Read the partitions. Some are noted as `refused`, and those without changes as `quiet`."""
         lookup, context, limits = self.lookup, pending.context, pending.limits
         partitions, readable = lookup.replicas.partitions, pending.readable
@@ -408,17 +416,26 @@ class FetchHandler:
 _GoOn: TypeAlias = "Callable[[_Pending, Reads], None]"
 
 
-@dataclass(slots=True, eq=False)
 class _Pending:
     """A request that is not answered yet."""
 
-    request: Request
-    fetch: FetchRequest
-    context: FetchContext
-    limits: FetchLimits
-    readable: Container[str] | None
-    quiet: Sequence[SessionPartition] = ()
-    refused: Answers = field(default_factory=list)
+    __slots__ = ("context", "fetch", "limits", "quiet", "readable", "refused", "request")
+
+    def __init__(
+        self,
+        request: Request,
+        fetch: FetchRequest,
+        context: FetchContext,
+        limits: FetchLimits,
+        readable: Container[str] | None,
+    ) -> None:
+        self.request = request
+        self.fetch = fetch
+        self.context = context
+        self.limits = limits
+        self.readable = readable
+        self.quiet: Sequence[SessionPartition] = ()
+        self.refused: Answers = []
 
 
 def _forgotten(fetch: FetchRequest) -> list[SessionKey]:

@@ -77,7 +77,7 @@ class ProduceHandler:
     def __init__(
         self,
         lookup: PartitionLookup,
-        purgatory: Purgatory[DelayedProduce],
+        purgatory: Purgatory,
         clock_ms: Callable[[], int],
         timer_ms: Callable[[], int],
         topic_stats: BrokerTopicStats,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from klog.formats.names import PartitionKey
@@ -33,15 +32,22 @@ _TIMEOUT_AFTER: Final = 4
 _NUMBERS: Final = struct.Struct(">ihqqq")  # partition, error, base offset, append time, log start offset
 
 
-@dataclass(slots=True, eq=False)
 class ProduceWaits:
     """Lets runs wait. `timer_ms` is the purgatory's clock; `clock_ns` measures times for `counter`."""
 
-    lookup: PartitionLookup
-    purgatory: Purgatory[DelayedProduce]
-    timer_ms: Callable[[], int]
-    counter: ApiCounter
-    clock_ns: Callable[[], int]
+    def __init__(
+        self,
+        lookup: PartitionLookup,
+        purgatory: Purgatory,
+        timer_ms: Callable[[], int],
+        counter: ApiCounter,
+        clock_ns: Callable[[], int],
+    ) -> None:
+        self.lookup = lookup
+        self.purgatory = purgatory
+        self.timer_ms = timer_ms
+        self.counter = counter
+        self.clock_ns = clock_ns
 
     def wait(
         self,

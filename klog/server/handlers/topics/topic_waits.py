@@ -52,7 +52,7 @@ DelayedElection: TypeAlias = DelayedChange[TopicPartition]
 class TopicWaits:
     """Lets requests wait until topics are no longer pending. `clock_ms` is the clock of the purgatory."""
 
-    purgatory: Purgatory[DelayedTopics]
+    purgatory: Purgatory
     clock_ms: Callable[[], int]
 
     def wait(
