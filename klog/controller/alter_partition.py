@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 
 from klog.controller.reassignments import Reassignments
 from klog.controller.state_machines import StateMachines
@@ -21,15 +22,17 @@ from klog.protocol.error_codes import ErrorCode
 
 Reply = Callable[[dict[TopicIdPartition, LeaderAndIsr | ErrorCode] | ErrorCode], None]
 
-# From this version of the request on, dead replicas in the ISR have their own error code.
+# From this version of the request on, replicas that may not be in the ISR have their own error code.
 _INELIGIBLE_REPLICA_VERSION = 2
 
 
 def check(
-    current: LeaderAndIsr, wanted: LeaderAndIsr, is_alive: Callable[[int], bool], version: int
+    current: LeaderAndIsr, wanted: LeaderAndIsr, is_eligible: Callable[[int], bool], version: int
 ) -> ErrorCode | None:
     """The error of a request that is refused, NONE if the partition has that
     state already, None if the state is to be written.
+
+    `is_eligible` says which brokers may be in the ISR.
     """
     if wanted.partition_epoch > current.partition_epoch or wanted.leader_epoch > current.leader_epoch:
         # The leader knows a later state than we do, so another broker is probably the controller by now.
@@ -43,7 +46,7 @@ def check(
     recovering = wanted.recovery_state is LeaderRecoveryState.RECOVERING
     if recovering and (len(wanted.isr) > 1 or current.recovery_state is LeaderRecoveryState.RECOVERED):
         return ErrorCode.INVALID_REQUEST
-    if not all(is_alive(each) for each in wanted.isr):
+    if not all(is_eligible(each) for each in wanted.isr):
         has_own_code = version >= _INELIGIBLE_REPLICA_VERSION
         return ErrorCode.INELIGIBLE_REPLICA if has_own_code else ErrorCode.OPERATION_NOT_ATTEMPTED
     return None
@@ -92,7 +95,7 @@ class AlterPartitions:
                 results[asked] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 continue
             current = leadership.leader_and_isr
-            error = check(current, state, self._context.is_alive, version)
+            error = check(current, state, partial(self._is_eligible, partition, current), version)
             if error is None:
                 accepted[partition] = state
             else:
@@ -108,3 +111,12 @@ class AlterPartitions:
         # later leader epoch, in which the answer would be void.
         reply(results)
         self._reassignments.isr_changed(list(ids))
+
+    def _is_eligible(self, partition: TopicPartition, current: LeaderAndIsr, broker_id: int) -> bool:
+        """Whether a broker is alive and has a replica or is in sync already.
+
+        Kafka asks only whether it is alive. A leader that has not heard of the end of a reassignment adds the
+        replica that this has removed. If the leader stops then, no assigned replica is in sync.
+        """
+        assigned = broker_id in self._context.assignment(partition).replicas
+        return (assigned or broker_id in current.isr) and self._context.is_alive(broker_id)

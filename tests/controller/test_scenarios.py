@@ -674,6 +674,22 @@ def test_a_leader_changes_its_isr_without_a_new_leader_epoch(world: SimulatedClu
     assert alter(world, 1, {T0: LeaderAndIsr(1, 0, (1,))}, epoch=1) is ErrorCode.STALE_BROKER_EPOCH
 
 
+def test_only_assigned_replicas_enter_the_isr(world: SimulatedCluster) -> None:
+    """A leader that shuts down is not told that a reassignment has removed the other replica."""
+    with_topic(world, [1, 2])
+    alter(world, 1, {T0: LeaderAndIsr(1, 0, (1,))})
+    ask(world, ControlledShutdown, 1, world.brokers[1].epoch)
+    assert reassign(world, {T0: [1]}) == {T0: ErrorCode.NONE}
+    wider = replace(world.state("t"), isr=(1, 2))
+    world.kill(0)
+    world.settle()
+    assert alter(world, 1, {T0: wider}) == {T0: ErrorCode.INELIGIBLE_REPLICA}
+    world.kill(1)
+    world.start(1)
+    world.settle()
+    assert (world.state("t").leader, world.state("t").isr) == (1, (1,))
+
+
 @pytest.mark.parametrize("victim", [1, 2])
 def test_an_isr_that_its_leader_has_changed_meanwhile_is_read_again(
     world: SimulatedCluster, victim: int

@@ -272,3 +272,24 @@ def test_another_replica_in_sync_leads_if_a_second_reassignment_removes_the_lead
         log_dirs=1,
     )
     assert run(schedule).failure is None
+
+
+def test_a_replica_that_a_reassignment_has_removed_does_not_enter_the_isr() -> None:
+    # b3 was shutting down, so that it did not hear of the end of the reassignment, and added b2. When b3 was
+    # away, the ISR was b2 alone, which was not assigned any more.
+    schedule = Schedule(
+        seed=20966,
+        brokers=(1, 2, 3, 4),
+        topics=(("a", ((1, 4), (3, 2)), (("min.insync.replicas", "2"),)),),
+        faults=(
+            ShutDown(at_ms=289, broker=2, down_ms=1153),
+            ShutDown(at_ms=1919, broker=3, down_ms=98),
+            Reassign(at_ms=2297, topic="a", partition=1, replicas=(3,)),
+            Depose(at_ms=2299),
+        ),
+        loss=0.0,
+        chaos_ms=2399,
+        tick_ms=100,
+        log_dirs=1,
+    )
+    assert run(schedule).failure is None
