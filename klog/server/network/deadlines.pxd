@@ -15,4 +15,3 @@ cdef class PutOffTasks:
     cdef object _tasks
     cdef long long _since_ms
 
-    cpdef list take(self, long long now_ms, bint is_idle)
