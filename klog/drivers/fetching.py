@@ -96,8 +96,7 @@ class FetchDriver(Driver[FetcherRequest, FetcherAnswer]):
 
     def take_effects(self) -> list[Effect]:
         """Also after an error: `truncated` gets the logs that were truncated before it."""
-        effects = super().take_effects()
         if self._truncated:
             logs, self._truncated[:] = list(self._truncated), []
-            effects.insert(0, partial(self._listeners.truncated, logs))
-        return effects
+            self._effects.insert(0, partial(self._listeners.truncated, logs))
+        return super().take_effects()

@@ -193,8 +193,9 @@ class Fetcher:
             session.session_id,
             session.epoch,
             session.forgotten,
-            replica_id=settings.broker_id,
-            replica_epoch=self._broker_epoch(),
+            "",
+            settings.broker_id,
+            self._broker_epoch(),
         )
         by_name = min(settings.max_version, TOPIC_IDS_FROM - 1)
         return Fetch(settings.max_version if session.uses_topic_ids else by_name, request)

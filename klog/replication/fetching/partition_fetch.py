@@ -30,18 +30,6 @@ class PartitionFetch:
     `error` is the leader's last answer. `leader_end` is where the leader's log ends, in mode EARLIEST.
     """
 
-    __slots__ = (
-        "error",
-        "key",
-        "lag",
-        "last_epoch",
-        "leader_end",
-        "leader_epoch",
-        "mode",
-        "offset",
-        "partition",
-    )
-
     def __init__(self, key: TopicPartition, partition: Partition, start: FetchStart, mode: Mode) -> None:
         self.key = key
         self.partition = partition

@@ -7,7 +7,7 @@ session is closed and a new one begins.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -70,14 +70,15 @@ class FetchSession:
         """
         if self.is_full:
             return False
-        without_id = self._without_id.difference(gone, changed)
+        lacks_id = bool(self._without_id) and bool(self._without_id.difference(gone, changed))
         for key, entry in changed.items():
-            before = self.known.get(key)
-            if before is not None and before.topic_id != entry.topic_id:
+            before, topic_id = self.known.get(key), entry.topic_id
+            # Ids are mostly the same object: to compare them runs Python.
+            if before is not None and before.topic_id is not topic_id and before.topic_id != topic_id:
                 return False
-            if entry.topic_id is None:
-                without_id.add(key)
-        return self._uses_topic_ids == (self._may_use_topic_ids and not without_id)
+            if topic_id is None:
+                lacks_id = True
+        return self._uses_topic_ids == (self._may_use_topic_ids and not lacks_id)
 
     def full_request(self, entries: Mapping[TopicPartition, SessionEntry]) -> SessionRequest:
         """A request that names all partitions and asks for a new session."""
@@ -89,23 +90,30 @@ class FetchSession:
         return SessionRequest(self._id, FIRST_EPOCH, _topics(entries), [], self._uses_topic_ids)
 
     def next_request(
-        self, changed: Mapping[TopicPartition, SessionEntry], gone: Iterable[TopicPartition]
+        self, changed: Mapping[TopicPartition, SessionEntry], gone: Collection[TopicPartition]
     ) -> SessionRequest:
         """A request that names what has changed; `fits` has said that it can."""
-        forgotten = {key: self.known.pop(key) for key in gone}
-        self._without_id.difference_update(forgotten)
-        if forgotten:
-            # A session may last as long as the broker: topics that are gone must not gather in it.
-            self._names = _names(self.known)
+        forgotten = self._forget(gone) if gone else []
         for key, entry in changed.items():
+            if key not in self.known:
+                self._meet(key, entry.topic_id)
             # As on the leader, which moves what a request names to the end only if it is new.
             self.known[key] = entry
-            if entry.topic_id is None:
-                self._without_id.add(key)
-        self._names.update(_names(changed))
-        return SessionRequest(
-            self._id, self._epoch, _topics(changed), _forgotten(forgotten), self._uses_topic_ids
-        )
+        return SessionRequest(self._id, self._epoch, _topics(changed), forgotten, self._uses_topic_ids)
+
+    def _forget(self, gone: Iterable[TopicPartition]) -> list[ForgottenTopic]:
+        forgotten = {key: self.known.pop(key) for key in gone}
+        self._without_id.difference_update(forgotten)
+        # A session may last as long as the broker: topics that are gone must not gather in it.
+        self._names = _names(self.known)
+        return _forgotten(forgotten)
+
+    def _meet(self, key: TopicPartition, topic_id: UUID | None) -> None:
+        """A partition that the session did not have. Those that it has keep their topic's id."""
+        if topic_id is None:
+            self._without_id.add(key)
+        else:
+            self._names[topic_id] = key.topic
 
     # -- answers ---------------------------------------------------------------------------------------------
 
@@ -131,12 +139,12 @@ class FetchSession:
     def _by_partition(self, response: FetchResponse) -> list[tuple[TopicPartition, PartitionFetched]] | None:
         """None if the answer names a partition that is not in the session, or one twice."""
         answers: dict[TopicPartition, PartitionFetched] = {}
-        count = 0
+        known, count = self.known, 0
         for topic in response.topics:
             name = topic.name if topic.topic_id is None else self._names.get(topic.topic_id)
             for partition in topic.partitions:
                 key = TopicPartition(name or "", partition.partition)
-                if key not in self.known:
+                if key not in known:
                     return None
                 answers[key] = partition
                 count += 1
