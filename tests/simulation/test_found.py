@@ -293,3 +293,31 @@ def test_a_replica_that_a_reassignment_has_removed_does_not_enter_the_isr() -> N
         log_dirs=1,
     )
     assert run(schedule).failure is None
+
+
+def test_a_leader_that_an_unclean_one_has_replaced_deletes_records_of_its_own() -> None:
+    # The rules of the test missed it. b3 went on, did not know b1 yet, and deleted its own old record at 56.
+    # The record that b1 has at 56 was younger.
+    schedule = Schedule(
+        seed=4244087,
+        brokers=(1, 2, 3),
+        topics=(
+            (
+                "a",
+                ((3, 1),),
+                (
+                    ("min.insync.replicas", "1"),
+                    ("unclean.leader.election.enable", "true"),
+                    ("flush.messages", "5"),
+                    ("retention.ms", "2500"),
+                    ("segment.bytes", "300"),
+                ),
+            ),
+        ),
+        faults=(Pause(at_ms=1548, broker=1, for_ms=2071), Pause(at_ms=3340, broker=3, for_ms=3648)),
+        loss=0.0,
+        chaos_ms=6000,
+        tick_ms=100,
+        log_dirs=1,
+    )
+    assert run(schedule).failure is None

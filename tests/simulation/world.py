@@ -216,7 +216,12 @@ class World:
     def _check_ages(
         self, broker: SimulatedBroker, partition: Partition, model: Committed, start: int
     ) -> None:
-        """A leader has deleted records from `start` on because of their age, by its own clock."""
+        """A leader has deleted records from `start` on because of their age, by its own clock.
+
+        One that does not know yet that an unclean leader has replaced it has other records than these.
+        """
+        if partition.state.leader_epoch < model.since_epoch:
+            return
         config, log = partition.log.config, partition.log
         if start < 0 or config.retention_bytes >= 0 or not self.keeps_shortly(config):
             return
