@@ -44,10 +44,9 @@ def test_no_attribute_is_declared_twice(path: Path) -> None:
         assert len(names) == len(set(names)), names
 
 
-def attributes(name: str) -> set[str]:
+def with_inherited(base: str | None, own: set[str]) -> set[str]:
     """The attributes of a class and of its bases."""
-    base, own = ALL[name]
-    return own if base is None else own | attributes(base)
+    return own if base is None else own | with_inherited(*ALL[base])
 
 
 def assigned(node: ast.ClassDef) -> Iterator[str]:
@@ -69,8 +68,8 @@ def test_all_attributes_are_declared(path: Path) -> None:
     classes = {
         node.name: node for node in ast.parse(source.read_text()).body if isinstance(node, ast.ClassDef)
     }
-    for name in declared(path):
-        missing = set(assigned(classes[name])) - attributes(name)
+    for name, (base, own) in declared(path).items():
+        missing = set(assigned(classes[name])) - with_inherited(base, own)
         assert not missing, f"{name} sets {sorted(missing)}, which {path.name} does not declare"
 
 
