@@ -16,6 +16,7 @@ from klog.server.startup.stop_requests import StopRequests
 @pytest.fixture
 def stop() -> Iterator[StopRequests]:
     before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup a broker does not listen to it
     found = StopRequests()
     found.listen()
     yield found
