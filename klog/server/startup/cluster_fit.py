@@ -81,7 +81,7 @@ def protocol_reader(peers: Peers) -> ReadProtocol:
 
     def read(broker: BrokerRegistration) -> str | None:
         try:
-            with peers.channel_to(broker, "klog-start", _ANSWER_TIMEOUT_MS) as channel:
+            with peers.channel_to(broker, f"klog-start-{peers.broker_id}", _ANSWER_TIMEOUT_MS) as channel:
                 return _read(channel, broker.broker_id)
         except KlogError as error:
             _log.info("broker %d does not tell its %s: %s", broker.broker_id, PROTOCOL, error)
